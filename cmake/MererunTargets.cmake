@@ -1,0 +1,60 @@
+# Interface targets every project target links: warnings and the floating-point rules of docs/exactness.md.
+find_package(Threads REQUIRED)
+
+add_library(mererun_warnings INTERFACE)
+target_compile_options(mererun_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MERERUN_WERROR}>>:-Werror>)
+
+# One arithmetic: multiply-adds are fused only where the source says fma, and nothing is reassociated.
+add_library(mererun_numerics INTERFACE)
+target_compile_options(mererun_numerics INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-fno-fast-math;-fno-math-errno;-fno-trapping-math>)
+
+if(MERERUN_SANITIZE)
+  add_compile_options(-fsanitize=${MERERUN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${MERERUN_SANITIZE})
+endif()
+
+# mererun_add_library(<folder> SOURCES a.cc ... DEPENDS folder ... [LINK lib ...] [PRIVATE_LINK lib ...])
+# One static library per folder of src/. A folder without sources is an interface library.
+function(mererun_add_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK;PRIVATE_LINK" ${ARGN})
+  set(name mererun_${folder})
+  set(deps ${ARG_DEPENDS})
+  list(TRANSFORM deps PREPEND mererun_)
+  if(ARG_SOURCES)
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${name} PUBLIC ${deps} ${ARG_LINK} mererun_numerics Threads::Threads
+                                  PRIVATE mererun_warnings ${ARG_PRIVATE_LINK})
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${name} INTERFACE ${deps} ${ARG_LINK} mererun_numerics Threads::Threads)
+  endif()
+  add_library(mererun::${folder} ALIAS ${name})
+endfunction()
+
+# mererun_add_test(<folder> SOURCES a_test.cc ... DEPENDS folder ... [LABELS label ...] [LINK lib ...] [TIMEOUT seconds])
+# One GoogleTest program per folder of tests/, one CTest entry per program.
+function(mererun_add_test folder)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
+  set(name mererun_${folder}_tests)
+  set(deps ${ARG_DEPENDS})
+  list(TRANSFORM deps PREPEND mererun_)
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${deps} ${ARG_LINK} mererun_warnings mererun_numerics GTest::gmock GTest::gtest
+                                        GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE MERERUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                             MERERUN_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${folder} COMMAND ${name})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 600)
+  endif()
+  set_tests_properties(${folder} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
