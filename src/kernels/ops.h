@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "device/buffer.h"
+#include "kernels/attention.h"
+#include "kernels/delta.h"
+#include "kernels/experts.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+
+namespace mererun {
+
+/// out[t] = a[t] + b[t].  All [T, n] f32; out may alias either.
+struct AddRowsParams {
+  TensorView a, b, out;
+};
+
+/// Index of the largest value of each row, lowest index on ties; -1 where the row holds a NaN.
+struct ArgmaxRowsParams {
+  TensorView logits;  // [T, V] f32
+  TensorView ids;     // out [1, T] i32
+};
+
+/// The operations a model is made of, on one device. Every backend computes the same bits (docs/exactness.md):
+/// the result of a row depends on that row, the weights and the caches before it, never on the rows beside it.
+///
+/// Calls are ordered; results may be read after `synchronize` or through `download`. Views point into memory of
+/// `allocate` (or, on the CPU, any host memory). Params are checked by kernels/validate.h: kInvalidArgument.
+///
+/// Thread-safety: one thread at a time.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
+
+  /// Zeroed memory of the device. Errors: kOutOfMemory.
+  virtual Buffer allocate(std::size_t bytes) = 0;
+  virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void zero(void* device, std::size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  /// Converts a weight for this backend; the source must outlive the result (a backend may keep reading it).
+  /// Errors: kUnsupported for a layout the backend does not serve, naming source.name.
+  virtual LinearHandle prepare_linear(const LinearSource& source) = 0;
+
+  virtual void embed_rows(const EmbedRowsParams& p) = 0;
+  virtual void rms_norm(const RmsNormParams& p) = 0;
+  virtual void gated_rms_norm(const GatedRmsNormParams& p) = 0;
+  virtual void linear(const LinearParams& p) = 0;
+  virtual void gated_linear(const GatedLinearParams& p) = 0;
+  virtual void swiglu(const SwigluParams& p) = 0;
+  virtual void add_rows(const AddRowsParams& p) = 0;
+  virtual void attention_prepare(const AttentionPrepareParams& p) = 0;
+  virtual void attend(const AttendParams& p) = 0;
+  virtual void delta_prepare(const DeltaPrepareParams& p) = 0;
+  virtual void delta_step(const DeltaStepParams& p) = 0;
+  virtual void delta_replay(const DeltaReplayParams& p) = 0;
+  virtual void advance_window(const AdvanceWindowParams& p) = 0;
+  virtual void route_experts(const RouteExpertsParams& p) = 0;
+  virtual void expert_mlp(const ExpertMlpParams& p) = 0;
+  virtual void argmax_rows(const ArgmaxRowsParams& p) = 0;
+};
+
+/// Plain loops in the order of the contract: the definition every other backend must reproduce bit for bit.
+std::unique_ptr<Ops> make_reference_ops();
+
+struct CpuOptions {
+  int threads = 0;  // 0: one per physical core
+};
+/// SIMD kernels with run-time dispatch over a persistent thread pool.
+std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options);
+
+}  // namespace mererun
