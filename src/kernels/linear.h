@@ -31,7 +31,7 @@ using LinearHandle = std::shared_ptr<const LinearWeight>;
 /// Looks up embedding rows: out[t] = weight[ids[t]], widened or dequantised as fma(s, q, b).
 struct EmbedRowsParams {
   TensorView ids;                        // [1, T]  i32, each in [0, V)
-  const LinearWeight* weight = nullptr;  // [V, H]
+  const LinearWeight* weight = nullptr;  // [V, H], of prepare_embedding
   TensorView out;                        // [T, H]  f32
 };
 

@@ -48,6 +48,8 @@ class Ops {
   /// Converts a weight for this backend; the source must outlive the result (a backend may keep reading it).
   /// Errors: kUnsupported for a layout the backend does not serve, naming source.name.
   virtual LinearHandle prepare_linear(const LinearSource& source) = 0;
+  /// The same for a matrix that only embed_rows reads: a backend need not convert it. Errors: as above.
+  virtual LinearHandle prepare_embedding(const LinearSource& source) = 0;
 
   virtual void embed_rows(const EmbedRowsParams& p) = 0;
   virtual void rms_norm(const RmsNormParams& p) = 0;
