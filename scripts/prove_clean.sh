@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Proves that the two commands of the README work on a fresh Debian 12 system with nothing installed by hand.
+#   scripts/prove_clean.sh [--setup-only] [FOLDER]
+#
+# Makes a new system with debootstrap in FOLDER (default: a temporary folder, removed at the end), copies a clean
+# clone of HEAD into it, and runs scripts/try.sh and scripts/test.sh there, twice each, with times.
+# Needs root, debootstrap and git. The package mirror, the apt settings and the name lookup are those of this machine.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/setup.sh
+
+setup_only=
+[[ ${1:-} == --setup-only ]] && { setup_only=1; shift; }
+((EUID == 0)) || { say "prove_clean: needs root"; exit 69; }
+command -v debootstrap >/dev/null || { say "prove_clean: needs debootstrap (apt-get install debootstrap)"; exit 69; }
+
+folder=${1:-}
+if [[ -z $folder ]]; then
+  folder=$(mktemp -d)
+  keep=
+else
+  mkdir -p "$folder"
+  keep=1
+fi
+root=$folder/debian
+cleanup() {
+  local point
+  for point in proc dev; do
+    mountpoint -q "$root/$point" && umount -l "$root/$point"
+  done
+  [[ -n $keep ]] || rm -rf --one-file-system "$folder"
+}
+trap cleanup EXIT
+
+# First Debian mirror among this machine's sources, in either format of the files.
+mirror=$(sed -nE 's/^URIs: *([^ ]*debian)\/? *$/\1/p; s/^deb +(\[[^]]*\] +)?([^ ]*\/debian)\/? +bookworm .*/\2/p' \
+  /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+[[ -n $mirror ]] || { say "prove_clean: no Debian mirror in /etc/apt"; exit 69; }
+
+# timed NAME COMMAND...: runs it in the new system and prints its wall time.
+timed() {
+  local name=$1 start end
+  shift
+  start=$(date +%s.%N)
+  "$@"
+  end=$(date +%s.%N)
+  printf 'prove_clean: %-28s %7.1f s\n' "$name" "$(awk -v a="$start" -v b="$end" 'BEGIN { print b - a }')"
+}
+inside() {
+  chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+    bash -c "cd /root/mere.run && $1" </dev/null
+}
+
+if [[ ! -e $root/etc/debian_version ]]; then
+  timed debootstrap debootstrap --variant=minbase bookworm "$root" "$mirror" >&2
+fi
+cp -a /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
+if [[ -e /etc/apt/sources.list.d/debian.sources ]]; then
+  cp /etc/apt/sources.list.d/debian.sources "$root/etc/apt/sources.list.d/"
+  rm -f "$root/etc/apt/sources.list"
+fi
+for file in /etc/hosts /etc/resolv.conf /etc/apt/apt.conf; do
+  [[ -e $file ]] && cp -L "$file" "$root$file"
+done
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+mountpoint -q "$root/dev" || mount --rbind --make-rslave /dev "$root/dev"
+
+rm -rf "$root/root/mere.run"
+git clone -q --no-hardlinks . "$root/root/mere.run"
+
+if [[ -n $setup_only ]]; then
+  timed 'setup' inside scripts/setup.sh
+  timed 'setup, second run' inside scripts/setup.sh
+  inside 'ls -A; scripts/setup.sh --print | xargs dpkg-query --show'
+  exit 0
+fi
+prompt='Write a Python function that adds two numbers.'
+timed 'scripts/try.sh' inside "scripts/try.sh '$prompt'"
+timed 'scripts/try.sh, second run' inside "scripts/try.sh '$prompt'"
+timed 'scripts/test.sh' inside scripts/test.sh
+timed 'scripts/test.sh, second run' inside scripts/test.sh
