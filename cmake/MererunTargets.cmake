@@ -16,6 +16,11 @@ if(MERERUN_SANITIZE)
   add_link_options(-fsanitize=${MERERUN_SANITIZE})
 endif()
 
+# Fuzz targets see which branches of the code under test an input reached.
+if(MERERUN_BUILD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # mererun_add_library(<folder> SOURCES a.cc ... DEPENDS folder ... [LINK lib ...] [PRIVATE_LINK lib ...])
 # One static library per folder of src/. A folder without sources is an interface library.
 function(mererun_add_library folder)
@@ -57,4 +62,15 @@ function(mererun_add_test folder)
     set(ARG_TIMEOUT 600)
   endif()
   set_tests_properties(${folder} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# mererun_add_fuzz_target(<name> SOURCES fuzz_a.cc ... DEPENDS folder ... [LINK lib ...])
+# One libFuzzer program, bin/fuzz_<name>; its seeds lie in tests/fuzz/corpus/<name>. scripts/fuzz.sh runs them all.
+function(mererun_add_fuzz_target name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  set(deps ${ARG_DEPENDS})
+  list(TRANSFORM deps PREPEND mererun_)
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  target_link_libraries(fuzz_${name} PRIVATE ${deps} ${ARG_LINK} mererun_warnings mererun_numerics)
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
 endfunction()

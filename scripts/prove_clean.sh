@@ -26,7 +26,7 @@ root=$folder/debian
 cleanup() {
   local point
   for point in proc dev; do
-    mountpoint -q "$root/$point" && umount -l "$root/$point"
+    if mountpoint -q "$root/$point"; then umount -R -l "$root/$point"; fi
   done
   [[ -n $keep ]] || rm -rf --one-file-system "$folder"
 }
@@ -34,7 +34,7 @@ trap cleanup EXIT
 
 # First Debian mirror among this machine's sources, in either format of the files.
 mirror=$(sed -nE 's/^URIs: *([^ ]*debian)\/? *$/\1/p; s/^deb +(\[[^]]*\] +)?([^ ]*\/debian)\/? +bookworm .*/\2/p' \
-  /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+  /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1 || true)
 [[ -n $mirror ]] || { say "prove_clean: no Debian mirror in /etc/apt"; exit 69; }
 
 # timed NAME COMMAND...: runs it in the new system and prints its wall time.
@@ -60,7 +60,7 @@ if [[ -e /etc/apt/sources.list.d/debian.sources ]]; then
   rm -f "$root/etc/apt/sources.list"
 fi
 for file in /etc/hosts /etc/resolv.conf /etc/apt/apt.conf; do
-  [[ -e $file ]] && cp -L "$file" "$root$file"
+  if [[ -e $file ]]; then cp -L "$file" "$root$file"; fi
 done
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 mountpoint -q "$root/dev" || mount --rbind --make-rslave /dev "$root/dev"

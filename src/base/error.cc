@@ -24,17 +24,17 @@ std::string_view name_of(ErrorCode code) {
   return "unknown";
 }
 
-Error::Error(ErrorCode code, const std::string& message, std::string hint, std::source_location location)
+Error::Error(ErrorCode code, const std::string& message, std::string hint, SourceLocation location)
     : std::runtime_error(message), code_(code), hint_(std::move(hint)), location_(location) {}
 
 void fail_expected(ErrorCode code, std::string_view where, std::string_view expected, std::string_view got,
-                   std::source_location location) {
+                   SourceLocation location) {
   throw Error(code, fmt::format("{}: expected {}, got {}", where, expected, got), {}, location);
 }
 
-void check_failed(const char* condition, const char* context, std::source_location location) {
+void check_failed(const char* condition, const char* context, SourceLocation location) {
   std::fprintf(stderr, "mere.run: internal error: %s:%u: %s does not hold (%s)\n", location.file_name(),
-               static_cast<unsigned>(location.line()), condition, context);
+               location.line(), condition, context);
   std::abort();
 }
 

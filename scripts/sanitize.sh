@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds preset dev (address and undefined-behaviour sanitizers, warnings are errors) and runs the tests in it.
+#   scripts/sanitize.sh [CTEST ARGUMENT...]     e.g. -R checkpoint
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/setup.sh
+
+ensure_packages "${MERERUN_PACKAGES[@]}"
+configure_preset dev
+build_preset dev
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+exec ctest --test-dir build/dev -j 2 --output-on-failure --label-exclude '^(cuda|slow)$' "$@"
