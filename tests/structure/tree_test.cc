@@ -1,0 +1,103 @@
+// The rules applied to the checkout itself.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/structure/rules.h"
+
+namespace mererun::testing {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = MERERUN_SOURCE_DIR;
+
+const std::vector<SourceFile>& sources() {
+  static const std::vector<SourceFile> kSources = read_sources(kRoot, "src");
+  return kSources;
+}
+
+std::string joined(const Violations& violations) {
+  std::string text;
+  for (const std::string& violation : violations) text += violation + "\n";
+  return text;
+}
+
+void expect_kept(Violations (*rule)(const SourceFile&), const std::vector<SourceFile>& files) {
+  ASSERT_FALSE(files.empty());
+  Violations violations;
+  for (const SourceFile& file : files) {
+    const Violations found = rule(file);
+    violations.insert(violations.end(), found.begin(), found.end());
+  }
+  EXPECT_EQ(joined(violations), "");
+}
+
+std::vector<SourceFile> tests_and_sources() {
+  std::vector<SourceFile> files = sources();
+  for (const char* folder : {"tests", "bench"}) {
+    const auto more = read_sources(kRoot, folder);
+    files.insert(files.end(), more.begin(), more.end());
+  }
+  return files;
+}
+
+SourceFile read_text(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {fs::relative(path, kRoot).generic_string(),
+          std::string(std::istreambuf_iterator<char>(stream), {})};
+}
+
+std::vector<SourceFile> build_files() {
+  std::vector<SourceFile> files = {read_text(kRoot / "CMakePresets.json"),
+                                   read_text(kRoot / "CMakeLists.txt")};
+  for (const char* folder : {"cmake", "src", "tests", "bench"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      if (entry.path().filename() == "CMakeLists.txt" || entry.path().extension() == ".cmake") {
+        files.push_back(read_text(entry.path()));
+      }
+    }
+  }
+  return files;
+}
+
+TEST(Tree, IncludesFollowTheFolderArrows) { expect_kept(check_include_arrows, sources()); }
+TEST(Tree, HeadersStartWithPragmaOnce) { expect_kept(check_pragma_once, tests_and_sources()); }
+TEST(Tree, FilesAreShort) { expect_kept(check_length, tests_and_sources()); }
+TEST(Tree, HeadersStayLight) { expect_kept(check_heavy_headers, sources()); }
+TEST(Tree, OnlyTheCommandLineReadsTheEnvironment) { expect_kept(check_environment, sources()); }
+TEST(Tree, OnlyTheCommandLinePrintsResults) { expect_kept(check_stdout, sources()); }
+TEST(Tree, KernelsAndModelUseNoMathLibrary) { expect_kept(check_math_library, sources()); }
+TEST(Tree, NothingReassociatesOrFusesInSources) { expect_kept(check_arithmetic_switches, sources()); }
+TEST(Tree, NothingReassociatesOrFusesInBuildFiles) { expect_kept(check_arithmetic_switches, build_files()); }
+
+TEST(Tree, EveryFolderHasAShortReadme) {
+  for (const auto& entry : fs::directory_iterator(kRoot / "src")) {
+    if (!entry.is_directory()) continue;
+    const fs::path readme = entry.path() / "README.md";
+    ASSERT_TRUE(fs::exists(readme)) << readme;
+    const auto lines = lines_of(read_text(readme).text);
+    EXPECT_GE(lines.size(), 3u) << readme;
+    EXPECT_LE(lines.size(), 15u) << readme;
+  }
+}
+
+TEST(Tree, EveryTestFileIsBuilt) {
+  std::string listed;
+  for (const SourceFile& file : build_files()) {
+    if (file.path.starts_with("tests/")) listed += file.text;
+  }
+  for (const SourceFile& file : read_sources(kRoot, "tests")) {
+    const std::string name = fs::path(file.path).filename();
+    if (name.ends_with("_test.cc")) {
+      EXPECT_NE(listed.find(name), std::string::npos) << file.path << " is in no CMakeLists.txt";
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace mererun::testing
