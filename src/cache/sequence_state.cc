@@ -1,0 +1,45 @@
+#include "cache/sequence_state.h"
+
+#include "base/error.h"
+
+namespace mererun {
+
+StatePools StatePools::create(Ops& ops, const StateGeometry& g) {
+  StatePools pools;
+  pools.trunk = KvPagePool::create(ops, {g.attention_layers, g.kv_heads, g.head_dim});
+  if (g.draft_head) pools.head = KvPagePool::create(ops, {1, g.kv_heads, g.head_dim});
+  return pools;
+}
+
+SequenceState::SequenceState(Ops& ops, const StateGeometry& geometry, const StatePools& pools)
+    : ops_(&ops),
+      geometry_(geometry),
+      pools_(pools),
+      kv_(pools.trunk),
+      recurrent_(ops, geometry),
+      last_hidden_(ops.allocate(static_cast<std::size_t>(geometry.hidden) * sizeof(float))) {
+  if (geometry.draft_head) history_.emplace(ops, pools.head, geometry.hidden);
+}
+
+SequenceState SequenceState::fork() const {
+  require_valid();
+  SequenceState copy(*ops_, geometry_, pools_);
+  copy.kv_ = kv_.fork();
+  copy.recurrent_.copy_from(recurrent_);
+  if (history_) copy.history_ = history_->fork();
+  ops_->copy(copy.last_hidden_.data(), last_hidden_.data(), last_hidden_.size_bytes());
+  return copy;
+}
+
+TensorView SequenceState::last_hidden() const {
+  return make_view(last_hidden_.data(), DType::kF32, 1, geometry_.hidden);
+}
+
+void SequenceState::require_valid() const {
+  if (!valid_) {
+    throw Error(ErrorCode::kInternal,
+                "sequence state: expected a state that every layer agrees on, got one whose last pass failed midway");
+  }
+}
+
+}  // namespace mererun
