@@ -1,0 +1,136 @@
+#include "model/activations.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mererun {
+namespace {
+
+/// Lays arrays of [rows, cols] four-byte elements one after the other, each on a 64-byte border.
+class Layout {
+ public:
+  Layout(std::byte* base, int max_rows, std::size_t offset = 0) : base_(base), max_rows_(max_rows), offset_(offset) {}
+
+  TensorView take(int rows, int cols, DType dtype = DType::kF32) {
+    std::byte* data = base_ == nullptr ? nullptr : base_ + offset_;
+    const std::size_t bytes = 4 * static_cast<std::size_t>(max_rows_) * static_cast<std::size_t>(cols);
+    offset_ += (bytes + 63) / 64 * 64;
+    return make_view(data, dtype, rows, cols);
+  }
+  std::size_t offset() const { return offset_; }
+
+ private:
+  std::byte* base_;
+  int max_rows_;
+  std::size_t offset_;
+};
+
+Activations::Delta lay_delta(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+  Activations::Delta d;
+  d.qkv = at.take(rows, c.conv_dim());
+  d.z = at.take(rows, c.value_dim());
+  d.a = at.take(rows, c.linear_value_heads);
+  d.b = at.take(rows, c.linear_value_heads);
+  d.q = at.take(rows, c.key_dim());
+  d.k = at.take(rows, c.key_dim());
+  d.v = at.take(rows, c.value_dim());
+  d.alpha = at.take(rows, c.linear_value_heads);
+  d.beta = at.take(rows, c.linear_value_heads);
+  d.out = at.take(rows, c.value_dim());
+  if (end != nullptr) *end = at.offset();
+  return d;
+}
+
+Activations::Attention lay_attention(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+  Activations::Attention a;
+  a.q_gate = at.take(rows, 2 * c.attention_dim());
+  a.k = at.take(rows, c.kv_dim());
+  a.v = at.take(rows, c.kv_dim());
+  a.q = at.take(rows, c.attention_dim());
+  a.out = at.take(rows, c.attention_dim());
+  if (end != nullptr) *end = at.offset();
+  return a;
+}
+
+Activations::FeedForward lay_feed_forward(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+  Activations::FeedForward f;
+  const int width = c.is_moe() ? c.shared_intermediate : c.intermediate;
+  f.gate = at.take(rows, width);
+  f.up = at.take(rows, width);
+  if (c.is_moe()) {
+    f.router = at.take(rows, c.experts);
+    f.ids = at.take(rows, c.experts_per_token, DType::kI32);
+    f.weights = at.take(rows, c.experts_per_token);
+    f.shared_gate = at.take(rows, 1);
+    f.shared = at.take(rows, c.hidden);
+  }
+  if (end != nullptr) *end = at.offset();
+  return f;
+}
+
+struct Fixed {
+  TensorView ids, positions, residual, normed, hidden;
+  std::size_t end;
+};
+
+Fixed lay_fixed(Layout at, const ModelConfig& c, int rows) {
+  Fixed f;
+  f.ids = make_view(at.take(rows, 1).data, DType::kI32, 1, rows);
+  f.positions = make_view(at.take(rows, 1).data, DType::kI32, 1, rows);
+  f.residual = at.take(rows, c.hidden);
+  f.normed = at.take(rows, c.hidden);
+  f.hidden = at.take(rows, c.hidden);
+  f.end = at.offset();
+  return f;
+}
+
+}  // namespace
+
+Activations::Activations(Ops& ops, const ModelConfig& config, int max_rows, int max_logit_rows)
+    : max_rows_(max_rows), max_logit_rows_(max_logit_rows), config_(config) {
+  shared_offset_ = lay_fixed(Layout(nullptr, max_rows), config, 0).end;
+  std::size_t delta = 0, attention = 0, feed_forward = 0;
+  const Layout shared(nullptr, max_rows, shared_offset_);
+  lay_delta(shared, config, 0, &delta);
+  lay_attention(shared, config, 0, &attention);
+  lay_feed_forward(shared, config, 0, &feed_forward);
+  Layout pair_end = shared;
+  pair_end.take(0, 2 * config.hidden);
+  logits_offset_ = std::max({delta, attention, feed_forward, pair_end.offset()});
+  Layout logits(nullptr, max_logit_rows, logits_offset_);
+  logits.take(0, config.vocabulary);
+  buffer_ = ops.allocate(logits.offset());
+}
+
+TensorView Activations::ids(int rows) const { return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).ids; }
+TensorView Activations::positions(int rows) const {
+  return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).positions;
+}
+TensorView Activations::residual(int rows) const {
+  return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).residual;
+}
+TensorView Activations::normed(int rows) const {
+  return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).normed;
+}
+TensorView Activations::hidden(int rows) const {
+  return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).hidden;
+}
+TensorView Activations::pair(int rows) const {
+  return Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_).take(rows, 2 * config_.hidden);
+}
+TensorView Activations::logits(int rows) const {
+  MERERUN_CHECK(rows <= max_logit_rows_, "logit rows inside the arena");
+  return Layout(buffer_.as<std::byte>(), max_logit_rows_, logits_offset_).take(rows, config_.vocabulary);
+}
+Activations::Delta Activations::delta(int rows) const {
+  return lay_delta(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
+}
+Activations::Attention Activations::attention(int rows) const {
+  return lay_attention(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
+}
+Activations::FeedForward Activations::feed_forward(int rows) const {
+  return lay_feed_forward(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
+}
+
+}  // namespace mererun

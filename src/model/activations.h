@@ -1,0 +1,55 @@
+#pragma once
+
+#include "device/buffer.h"
+#include "kernels/ops.h"
+#include "model/config.h"
+
+namespace mererun {
+
+/// Every intermediate array of a forward pass, allocated once for the widest pass. A layer's mixer and feed-forward
+/// buffers share one region, since they never live together.
+///
+/// Bytes: 4 * max_rows * (4 H + 2 + max(delta, attention, feed-forward columns)) + 4 * max_logit_rows * V, rounded
+/// up to 64 per array.
+/// Thread-safety: one thread at a time.
+class Activations {
+ public:
+  Activations(Ops& ops, const ModelConfig& config, int max_rows, int max_logit_rows);
+
+  int max_rows() const { return max_rows_; }
+  int max_logit_rows() const { return max_logit_rows_; }
+  std::size_t size_bytes() const { return buffer_.size_bytes(); }
+
+  struct Delta {
+    TensorView qkv, z, a, b, q, k, v, alpha, beta, out;
+  };
+  struct Attention {
+    TensorView q_gate, k, v, q, out;
+  };
+  struct FeedForward {
+    TensorView gate, up;                               // [T, F]
+    TensorView router, ids, weights;                   // [T, E], [T, Ea] i32, [T, Ea]
+    TensorView shared_gate, shared;                    // [T, 1], [T, H]
+  };
+
+  TensorView ids(int rows) const;        // [1, T] i32
+  TensorView positions(int rows) const;  // [1, T] i32
+  TensorView residual(int rows) const;   // [T, H]
+  TensorView normed(int rows) const;     // [T, H]
+  TensorView pair(int rows) const;       // [T, 2H], input of the draft head's fc; shares the mixer region
+  TensorView hidden(int rows) const;     // [T, H], output of the final norm
+  TensorView logits(int rows) const;     // [T, V]
+  Delta delta(int rows) const;
+  Attention attention(int rows) const;
+  FeedForward feed_forward(int rows) const;
+
+ private:
+  int max_rows_;
+  int max_logit_rows_;
+  ModelConfig config_;
+  std::size_t shared_offset_ = 0;
+  std::size_t logits_offset_ = 0;
+  Buffer buffer_;
+};
+
+}  // namespace mererun

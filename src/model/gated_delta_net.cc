@@ -1,0 +1,81 @@
+#include <array>
+
+#include "model/layer.h"
+
+namespace mererun {
+
+DeltaShape delta_shape(const ModelConfig& c) {
+  return {c.linear_key_heads, c.linear_value_heads, c.linear_key_dim, c.linear_value_dim, c.conv_kernel};
+}
+
+StateGeometry state_geometry(const ModelConfig& c, bool draft_head) {
+  return {.attention_layers = c.count(LayerKind::kAttention),
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .delta_layers = c.count(LayerKind::kDeltaNet),
+          .delta = delta_shape(c),
+          .hidden = c.hidden,
+          .draft_head = draft_head};
+}
+
+void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights, std::span<const DeltaSegment> segments) {
+  const ModelConfig& config = pass.config;
+  const DeltaShape shape = delta_shape(config);
+  const Activations::Delta d = pass.activations.delta(pass.rows);
+  const TensorView residual = pass.activations.residual(pass.rows);
+
+  const std::array<LinearParams::Target, 4> in{{{weights.in_proj_qkv.get(), d.qkv, {}},
+                                                {weights.in_proj_z.get(), d.z, {}},
+                                                {weights.in_proj_a.get(), d.a, {}},
+                                                {weights.in_proj_b.get(), d.b, {}}}};
+  pass.ops.linear({.x = pass.activations.normed(pass.rows), .targets = in});
+
+  for (const DeltaSegment& s : segments) {
+    const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
+    const TensorView inputs = rows(d.qkv);
+    const TensorView k = s.log != nullptr ? s.log->k : rows(d.k);
+    const TensorView alpha = s.log != nullptr ? s.log->alpha : rows(d.alpha);
+    pass.ops.delta_prepare({.shape = shape,
+                            .inputs = inputs,
+                            .window = s.window,
+                            .conv_weight = weights.conv.view,
+                            .a = rows(d.a),
+                            .b = rows(d.b),
+                            .a_log = weights.a_log.view,
+                            .dt_bias = weights.dt_bias.view,
+                            .q = rows(d.q),
+                            .k = k,
+                            .v = rows(d.v),
+                            .alpha = alpha,
+                            .beta = rows(d.beta)});
+    pass.ops.delta_step({.shape = shape,
+                         .q = rows(d.q),
+                         .k = k,
+                         .v = rows(d.v),
+                         .alpha = alpha,
+                         .beta = rows(d.beta),
+                         .state = s.state,
+                         .write = s.log != nullptr ? StateWrite::kKeep : StateWrite::kStore,
+                         .u = s.log != nullptr ? s.log->u : TensorView{},
+                         .out = rows(d.out)});
+    if (s.log != nullptr) {
+      // The window stays; its next content depends on how many rows will be accepted.
+      pass.ops.copy(s.log->inputs.data, inputs.data,
+                    static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(inputs.cols) * sizeof(float));
+    } else {
+      pass.ops.advance_window({.window = s.window, .inputs = inputs});
+    }
+  }
+  pass.ops.gated_rms_norm(
+      {.x = d.out,
+       .z = d.z,
+       .weight = weights.norm.view,
+       .heads = config.linear_value_heads,
+       .eps = static_cast<float>(config.rms_eps),
+       .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu : GateActivation::kSigmoid,
+       .out = d.out});
+  const std::array<LinearParams::Target, 1> out{{{weights.out_proj.get(), residual, residual}}};
+  pass.ops.linear({.x = d.out, .targets = out});
+}
+
+}  // namespace mererun

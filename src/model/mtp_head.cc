@@ -1,0 +1,79 @@
+#include "model/mtp_head.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace mererun {
+
+MtpHead::MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
+                 RopeTable& rope)
+    : ops_(ops), config_(config), weights_(weights), activations_(activations), rope_(rope) {
+  MERERUN_CHECK(weights.head.has_value(), "a draft head is loaded");
+}
+
+TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, int first_position, KvCache& cache) {
+  const int rows = static_cast<int>(tokens.size());
+  if (rows < 1 || rows > activations_.max_rows()) {
+    fail_expected(ErrorCode::kInvalidArgument, "rows of a draft pass", fmt::format("1..{}", activations_.max_rows()),
+                  fmt::format("{}", rows));
+  }
+  MERERUN_CHECK(hidden.rows == rows && hidden.cols == config_.hidden, "one hidden row per token");
+  const DraftHeadWeights& w = *weights_.head;
+  const auto eps = static_cast<float>(config_.rms_eps);
+
+  cache.reserve(first_position + rows - cache.length());
+  rope_.ensure(first_position + rows);
+  positions_.clear();
+  for (int r = 0; r < rows; ++r) positions_.push_back(first_position + r);
+  const TensorView ids = activations_.ids(rows);
+  ops_.upload(ids.data, tokens.data(), tokens.size_bytes());
+  ops_.upload(activations_.positions(rows).data, positions_.data(), positions_.size() * sizeof(std::int32_t));
+
+  const TensorView residual = activations_.residual(rows);
+  const TensorView pair = activations_.pair(rows);
+  // The embedding half comes first: columns 0..H-1 of fc act on it.
+  ops_.rms_norm({.x = hidden, .weight = w.pre_fc_norm_hidden.view, .eps = eps,
+                 .out = pair.col_range(config_.hidden, config_.hidden)});
+  ops_.embed_rows({.ids = ids, .weight = weights_.embed.get(), .out = residual});
+  ops_.rms_norm({.x = residual, .weight = w.pre_fc_norm_embedding.view, .eps = eps,
+                 .out = pair.col_range(0, config_.hidden)});
+  const LinearParams::Target fc{w.fc.get(), residual, {}};
+  ops_.linear({.x = pair, .targets = {&fc, 1}});
+
+  const PassContext pass{ops_, config_, activations_, rope_.view(), rows, hooks_};
+  run_norm(pass, w.layer.input_norm);
+  const AttentionSegment segment{0, rows, cache.layer(0)};
+  run_attention(pass, std::get<AttentionWeights>(w.layer.mixer), {&segment, 1});
+  constexpr bool kAlwaysNormalise = true;  // the head's experts renormalise whatever the trunk does
+  run_feed_forward(pass, w.layer, config_.layers, kAlwaysNormalise);
+
+  const TensorView out = activations_.hidden(rows);
+  ops_.rms_norm({.x = residual, .weight = w.norm.view, .eps = eps, .out = out});
+  return out;
+}
+
+TensorView MtpHead::draft_logits(TensorView output) {
+  const DraftOutput& o = weights_.head->output;
+  const TensorView all = activations_.logits(output.rows);
+  const TensorView out = make_view(all.data, DType::kF32, output.rows, o.head->out());
+  const LinearParams::Target target{o.head.get(), out, {}};
+  ops_.linear({.x = output, .targets = {&target, 1}});
+  return out;
+}
+
+std::vector<TokenId> MtpHead::argmax_tokens(TensorView output) {
+  const DraftOutput& o = weights_.head->output;
+  const TensorView logits = draft_logits(output);
+  const TensorView ids = activations_.ids(output.rows);
+  ops_.argmax_rows({.logits = logits.col_range(0, o.rows), .ids = ids});
+  std::vector<TokenId> tokens(static_cast<std::size_t>(output.rows));
+  ops_.download(tokens.data(), ids.data, tokens.size() * sizeof(TokenId));
+  if (o.vocabulary) {
+    for (TokenId& id : tokens)
+      if (id >= 0) id = o.vocabulary->compact_id_to_token(id);
+  }
+  return tokens;
+}
+
+}  // namespace mererun

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+#include "cache/kv_cache.h"
+#include "model/activations.h"
+#include "model/layer.h"
+#include "model/rope_table.h"
+#include "model/weights.h"
+
+namespace mererun {
+
+/// The one-layer multi-token-prediction head: from (hidden of token t, token t + 1) it predicts token t + 2.
+///
+/// Source: DeepSeek-V3 technical report, section 2.2 (multi-token prediction); model-math "MTP head".
+/// Thread-safety: one thread at a time.
+class MtpHead {
+ public:
+  /// `weights.head` must hold a value; all arguments must outlive the head.
+  MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
+          RopeTable& rope);
+
+  /// Runs transitions (hidden[i], tokens[i]) at positions first_position + i of `cache`, writing their keys and
+  /// values past what is committed; the caller moves the cache's length. hidden: [n, H] f32, outside the arena's
+  /// shared region. Returns the head's output [n, H] after its norm (input of the next chained step), valid until
+  /// the next pass.
+  /// Errors: kInvalidArgument for ids outside the vocabulary or more rows than the arena holds.
+  TensorView forward(TensorView hidden, std::span<const TokenId> tokens, int first_position, KvCache& cache);
+
+  /// Scores [rows, R] over the draft vocabulary (compact rows), padding included.
+  TensorView draft_logits(TensorView output);
+  /// Best-scoring token of each row: largest value, lowest compact id on ties, padding excluded; -1 if a row
+  /// holds a NaN.
+  std::vector<TokenId> argmax_tokens(TensorView output);
+
+  const DraftOutput& output() const { return weights_.head->output; }
+
+ private:
+  Ops& ops_;
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  const Activations& activations_;
+  RopeTable& rope_;
+  const DecoderHooks* hooks_ = nullptr;
+  std::vector<std::int32_t> positions_;
+
+ public:
+  void set_hooks(const DecoderHooks* hooks) { hooks_ = hooks; }
+};
+
+}  // namespace mererun

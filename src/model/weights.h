@@ -1,0 +1,101 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/host_weights.h"
+
+namespace mererun {
+
+/// A small f32 array on the device together with its view.
+struct DeviceTensor {
+  Buffer buffer;
+  TensorView view;
+};
+
+/// Copies `values` ([rows, cols], row-major) to the device.
+DeviceTensor upload_f32(Ops& ops, int rows, int cols, std::span<const float> values);
+
+struct DeltaNetWeights {
+  LinearHandle in_proj_qkv;  // [C, H]
+  LinearHandle in_proj_z;    // [Nv * Dv, H]
+  LinearHandle in_proj_a;    // [Nv, H]
+  LinearHandle in_proj_b;    // [Nv, H]
+  LinearHandle out_proj;     // [H, Nv * Dv]
+  DeviceTensor conv;         // [K, C], oldest tap first
+  DeviceTensor a_log;        // [1, Nv]
+  DeviceTensor dt_bias;      // [1, Nv]
+  DeviceTensor norm;         // [1, Dv]
+};
+
+struct AttentionWeights {
+  LinearHandle q_proj;  // [Hq * 2 * Dh, H]
+  LinearHandle k_proj;  // [Hkv * Dh, H]
+  LinearHandle v_proj;  // [Hkv * Dh, H]
+  LinearHandle o_proj;  // [H, Hq * Dh]
+  DeviceTensor q_norm;  // [1, Dh]
+  DeviceTensor k_norm;  // [1, Dh]
+};
+
+struct MlpWeights {
+  LinearHandle gate;  // [F, H]
+  LinearHandle up;    // [F, H]
+  LinearHandle down;  // [H, F]
+};
+
+struct MoeWeights {
+  LinearHandle router;       // [E, H]
+  LinearHandle shared_gate;  // [1, H]
+  LinearHandle expert_gate;  // E x [I, H]
+  LinearHandle expert_up;    // E x [I, H]
+  LinearHandle expert_down;  // E x [H, I]
+  MlpWeights shared;
+};
+
+struct LayerWeights {
+  DeviceTensor input_norm;  // [1, H]
+  DeviceTensor post_norm;   // [1, H]
+  std::variant<DeltaNetWeights, AttentionWeights> mixer;
+  std::variant<MlpWeights, MoeWeights> feed_forward;
+};
+
+/// Which output rows the drafter scores, and the token of each.
+struct DraftOutput {
+  LinearHandle head;                          // [rows, H]: the compact matrix, or the target's own
+  std::optional<DraftVocabulary> vocabulary;  // no value: row = token id
+  int rows = 0;                               // rows that may be proposed; later ones are padding
+};
+
+struct DraftHeadWeights {
+  LinearHandle fc;                     // [H, 2H]
+  DeviceTensor pre_fc_norm_embedding;  // [1, H]
+  DeviceTensor pre_fc_norm_hidden;     // [1, H]
+  LayerWeights layer;                  // attention
+  DeviceTensor norm;                   // [1, H]
+  DraftOutput output;
+};
+
+/// A model's weights in the form one backend computes with.
+///
+/// Thread-safety: immutable after construction; thread-safe.
+struct ModelWeights {
+  LinearHandle embed;    // [V, H]
+  LinearHandle lm_head;  // [V, H]
+  DeviceTensor final_norm;
+  std::vector<LayerWeights> layers;
+  std::optional<DraftHeadWeights> head;
+  std::size_t owned_bytes = 0;  // held by the backend beyond the mapping
+};
+
+/// Reports progress of a conversion: layers done of all.
+using LoadProgress = std::function<void(int done, int total)>;
+
+/// Converts the host's weights layer by layer. `host` (its mapping) must outlive the result.
+/// Errors: those of Ops::prepare_linear, kOutOfMemory.
+ModelWeights prepare_weights(Ops& ops, const HostWeights& host, const LoadProgress& progress = {});
+
+}  // namespace mererun
