@@ -24,20 +24,27 @@ void DraftHistory::grow(int rows) {
     first_ = 0;
     return;
   }
-  Buffer larger = ops_->allocate(bytes * static_cast<std::size_t>(std::max(2 * (held + rows), 2 * kHistoryGroup)));
+  Buffer larger =
+      ops_->allocate(bytes * static_cast<std::size_t>(std::max(2 * (held + rows), 2 * kHistoryGroup)));
   if (held > 0) ops_->copy(larger.data(), rows_.as<std::byte>() + bytes * first_, bytes * held);
   rows_ = std::move(larger);
   first_ = 0;
 }
 
 void DraftHistory::append(TensorView hidden, std::span<const TokenId> tokens) {
-  MERERUN_CHECK(hidden.rows == static_cast<int>(tokens.size()) && hidden.cols == hidden_, "one token per hidden row");
+  MERERUN_CHECK(hidden.rows == static_cast<int>(tokens.size()) && hidden.cols == hidden_,
+                "one token per hidden row");
   if (tokens.empty()) return;
   grow(hidden.rows);
   const auto bytes = row_bytes(hidden_);
   std::byte* to = rows_.as<std::byte>() + bytes * static_cast<std::size_t>(first_ + waiting());
   for (int r = 0; r < hidden.rows; ++r) ops_->copy(to + bytes * r, hidden.row<float>(r), bytes);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+}
+
+void DraftHistory::skip_to(int base) {
+  MERERUN_CHECK(transitions() == 0, "only an empty history can start later");
+  base_ = base;
 }
 
 void DraftHistory::pop_front(int n) {
@@ -52,12 +59,13 @@ TensorView DraftHistory::waiting_hidden() const {
 }
 
 DraftHistory DraftHistory::fork() const {
-  return restore(*ops_, cache_.fork(), hidden_, waiting_hidden(), tokens_);
+  return restore(*ops_, cache_.fork(), base_, waiting_hidden(), tokens_);
 }
 
-DraftHistory DraftHistory::restore(Ops& ops, KvCache cache, int hidden, TensorView waiting_hidden,
+DraftHistory DraftHistory::restore(Ops& ops, KvCache cache, int base, TensorView waiting_hidden,
                                    std::span<const TokenId> tokens) {
-  DraftHistory history(ops, std::move(cache), hidden);
+  DraftHistory history(ops, std::move(cache), waiting_hidden.cols);
+  history.base_ = base;
   history.append(waiting_hidden, tokens);
   return history;
 }

@@ -10,14 +10,16 @@
 
 namespace mererun {
 
-/// Transitions are evaluated into the head's cache in groups of this many during prefill, counted from position 0.
+/// Transitions are evaluated into the head's cache in groups of this many during prefill, counted from
+/// position 0.
 inline constexpr int kHistoryGroup = 256;
 
-/// What the MTP head knows of a sequence: its own KV cache over confirmed transitions (hidden of token t, token t+1),
-/// and the transitions that wait to be evaluated.
+/// What the MTP head knows of a sequence: its own KV cache over confirmed transitions (hidden of token t,
+/// token t+1), and the transitions that wait to be evaluated.
 ///
-/// Invariant between rounds: evaluated + waiting = committed positions - 1.
-/// Thread-safety: one thread at a time.
+/// Transition t sits in slot t - base() of the cache: base() is 0 unless the prompt's transitions were left
+/// out (history mode none), and the rotary position is t in every case. Invariant between rounds: base +
+/// evaluated + waiting = committed positions - 1. Thread-safety: one thread at a time.
 class DraftHistory {
  public:
   DraftHistory(Ops& ops, std::shared_ptr<KvPagePool> pool, int hidden);
@@ -29,19 +31,22 @@ class DraftHistory {
   int evaluated() const { return cache_.length(); }
   int waiting() const { return static_cast<int>(tokens_.size()); }
   int transitions() const { return evaluated() + waiting(); }
+  int base() const { return base_; }
+  /// Leaves out transitions [0, base). Only on an empty history.
+  void skip_to(int base);
 
   /// Appends transitions (hidden[i], tokens[i]). hidden: [n, H] f32 on the device.
   void append(TensorView hidden, std::span<const TokenId> tokens);
   /// Drops the first n waiting transitions after their evaluation.
   void pop_front(int n);
 
-  TensorView waiting_hidden() const;                                 // [waiting, H] f32
+  TensorView waiting_hidden() const;  // [waiting, H] f32
   const std::vector<TokenId>& waiting_tokens() const { return tokens_; }
 
   /// A copy that shares cache pages.
   DraftHistory fork() const;
   /// Restores from a snapshot's parts.
-  static DraftHistory restore(Ops& ops, KvCache cache, int hidden, TensorView waiting_hidden,
+  static DraftHistory restore(Ops& ops, KvCache cache, int base, TensorView waiting_hidden,
                               std::span<const TokenId> tokens);
 
  private:
@@ -50,6 +55,7 @@ class DraftHistory {
 
   Ops* ops_;
   int hidden_;
+  int base_ = 0;
   KvCache cache_;
   Buffer rows_;    // [capacity, H] f32
   int first_ = 0;  // index of the first waiting row in rows_

@@ -39,7 +39,8 @@ void KvCache::reserve(int rows) {
 }
 
 void KvCache::set_length(int length) {
-  MERERUN_CHECK(length >= 0 && pages_for(length) <= static_cast<int>(pages_.size()), "length inside reserved pages");
+  MERERUN_CHECK(length >= 0 && pages_for(length) <= static_cast<int>(pages_.size()),
+                "length inside reserved pages");
   length_ = length;
 }
 

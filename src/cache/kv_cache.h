@@ -10,7 +10,8 @@
 
 namespace mererun {
 
-/// Keys and values of a stack of attention layers, by position. Layers append past `length`; only a commit moves it.
+/// Keys and values of a stack of attention layers, by position. Layers append past `length`; only a commit
+/// moves it.
 ///
 /// Pages are shared on copy and copied on first write, so a fork costs no memory until it diverges.
 /// Thread-safety: one thread at a time.
@@ -28,8 +29,8 @@ class KvCache {
   int length() const { return length_; }
   const KvGeometry& geometry() const { return pool_->geometry(); }
 
-  /// Makes positions [length, length + rows) writable: adds pages, and copies a page that someone else refers to.
-  /// Errors: kOutOfMemory; the committed positions are unchanged then.
+  /// Makes positions [length, length + rows) writable: adds pages, and copies a page that someone else refers
+  /// to. Errors: kOutOfMemory; the committed positions are unchanged then.
   void reserve(int rows);
   /// Moves the committed length to `length`, at most what is reserved. Positions beyond it are dead.
   void set_length(int length);

@@ -8,7 +8,8 @@ constexpr std::size_t kPositions = kKvPagePositions;
 }
 
 std::size_t KvGeometry::codes_bytes() const {
-  return static_cast<std::size_t>(kv_heads) * kPositions * static_cast<std::size_t>(head_dim) * sizeof(std::int16_t);
+  return static_cast<std::size_t>(kv_heads) * kPositions * static_cast<std::size_t>(head_dim) *
+         sizeof(std::int16_t);
 }
 
 std::size_t KvGeometry::scales_bytes() const {

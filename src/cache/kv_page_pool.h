@@ -24,8 +24,8 @@ struct KvGeometry {
   bool operator==(const KvGeometry&) const = default;
 };
 
-/// kKvPagePositions positions of keys and values. Shared by reference between sequences and snapshots; written only
-/// by a cache that holds the single reference.
+/// kKvPagePositions positions of keys and values. Shared by reference between sequences and snapshots;
+/// written only by a cache that holds the single reference.
 struct KvPage {
   Buffer bytes;
 };

@@ -17,7 +17,8 @@ std::size_t window_floats(const DeltaShape& s) {
 }  // namespace
 
 std::size_t RecurrentState::size_bytes(const StateGeometry& g) {
-  return static_cast<std::size_t>(g.delta_layers) * (delta_floats(g.delta) + window_floats(g.delta)) * sizeof(float);
+  return static_cast<std::size_t>(g.delta_layers) * (delta_floats(g.delta) + window_floats(g.delta)) *
+         sizeof(float);
 }
 
 RecurrentState::RecurrentState(Ops& ops, const StateGeometry& geometry)

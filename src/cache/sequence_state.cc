@@ -37,8 +37,9 @@ TensorView SequenceState::last_hidden() const {
 
 void SequenceState::require_valid() const {
   if (!valid_) {
-    throw Error(ErrorCode::kInternal,
-                "sequence state: expected a state that every layer agrees on, got one whose last pass failed midway");
+    throw Error(
+        ErrorCode::kInternal,
+        "sequence state: expected a state that every layer agrees on, got one whose last pass failed midway");
   }
 }
 

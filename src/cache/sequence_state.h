@@ -18,8 +18,8 @@ struct StatePools {
   static StatePools create(Ops& ops, const StateGeometry& geometry);
 };
 
-/// All caches of one sequence at one position: target KV, delta states and conv windows, draft history, and the
-/// hidden row of the last committed position.
+/// All caches of one sequence at one position: target KV, delta states and conv windows, draft history, and
+/// the hidden row of the last committed position.
 ///
 /// Thread-safety: one thread at a time.
 class SequenceState {
@@ -48,8 +48,8 @@ class SequenceState {
   /// [1, H] f32: input of the drafter for position length() - 1; meaningless at length 0.
   TensorView last_hidden() const;
 
-  /// A pass that stores as it goes (prefill, undrafted steps) marks the state while it runs; if it fails midway the
-  /// layers disagree and the state refuses further use. Errors of require_valid: kInternal.
+  /// A pass that stores as it goes (prefill, undrafted steps) marks the state while it runs; if it fails
+  /// midway the layers disagree and the state refuses further use. Errors of require_valid: kInternal.
   void begin_direct_pass() { valid_ = false; }
   void end_direct_pass() { valid_ = true; }
   bool is_valid() const { return valid_; }

@@ -11,7 +11,7 @@ struct StateGeometry {
   int head_dim = 0;          // Dh
   int delta_layers = 0;
   DeltaShape delta;
-  int hidden = 0;         // H
+  int hidden = 0;           // H
   bool draft_head = false;  // the MTP head adds one attention layer of the same heads
 };
 

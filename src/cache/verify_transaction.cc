@@ -20,22 +20,24 @@ LogLayout layout_of(const DeltaShape& s) {
 }  // namespace
 
 std::size_t VerifyLog::size_bytes(const StateGeometry& g, int max_width) {
-  return layout_of(g.delta).row() * static_cast<std::size_t>(g.delta_layers) * static_cast<std::size_t>(max_width) *
-         sizeof(float);
+  return layout_of(g.delta).row() * static_cast<std::size_t>(g.delta_layers) *
+         static_cast<std::size_t>(max_width) * sizeof(float);
 }
 
 VerifyLog::VerifyLog(Ops& ops, const StateGeometry& geometry, int max_width)
     : geometry_(geometry), max_width_(max_width), buffer_(ops.allocate(size_bytes(geometry, max_width))) {}
 
 DeltaLog VerifyLog::layer(int index, int width) const {
-  MERERUN_CHECK(index >= 0 && index < geometry_.delta_layers && width <= max_width_, "layer and width inside the log");
+  MERERUN_CHECK(index >= 0 && index < geometry_.delta_layers && width <= max_width_,
+                "layer and width inside the log");
   const LogLayout l = layout_of(geometry_.delta);
   const auto w = static_cast<std::size_t>(max_width_);
   float* base = buffer_.as<float>() + static_cast<std::size_t>(index) * l.row() * w;
   const auto view = [&](std::size_t offset, std::size_t cols) {
     return make_view(base + offset * w, DType::kF32, width, static_cast<int>(cols));
   };
-  return {view(0, l.inputs), view(l.inputs, l.k), view(l.inputs + l.k, l.u), view(l.inputs + l.k + l.u, l.alpha)};
+  return {view(0, l.inputs), view(l.inputs, l.k), view(l.inputs + l.k, l.u),
+          view(l.inputs + l.k + l.u, l.alpha)};
 }
 
 VerifyTransaction::VerifyTransaction(SequenceState& state, VerifyLog& log, int width)

@@ -32,9 +32,9 @@ class VerifyLog {
   Buffer buffer_;
 };
 
-/// The only way to make verified rows permanent. Opened on a state at position n, it reserves `width` KV rows; a
-/// pass in between reads the base state and writes rows past n and the log. commit(k) moves every cache to n + k;
-/// a transaction that ends without commit leaves the state as it was.
+/// The only way to make verified rows permanent. Opened on a state at position n, it reserves `width` KV
+/// rows; a pass in between reads the base state and writes rows past n and the log. commit(k) moves every
+/// cache to n + k; a transaction that ends without commit leaves the state as it was.
 ///
 /// Rollback: KV by length; delta states by replaying the logged (k, u, alpha) of the first k rows, the same
 /// operations on the same bits as serial decoding; conv windows from the logged inputs.
@@ -50,8 +50,8 @@ class VerifyTransaction {
   int width() const { return width_; }
   DeltaLog layer(int index) const { return log_.layer(index, width_); }
 
-  /// Makes rows [0, rows) permanent; 0 <= rows <= width. `hidden` [width, H] is the pass's output: row rows - 1
-  /// becomes the state's last hidden row. At most once.
+  /// Makes rows [0, rows) permanent; 0 <= rows <= width. `hidden` [width, H] is the pass's output: row rows -
+  /// 1 becomes the state's last hidden row. At most once.
   void commit(int rows, TensorView hidden);
   bool is_committed() const { return committed_; }
 

@@ -10,7 +10,8 @@ namespace {
 /// Lays arrays of [rows, cols] four-byte elements one after the other, each on a 64-byte border.
 class Layout {
  public:
-  Layout(std::byte* base, int max_rows, std::size_t offset = 0) : base_(base), max_rows_(max_rows), offset_(offset) {}
+  Layout(std::byte* base, int max_rows, std::size_t offset = 0)
+      : base_(base), max_rows_(max_rows), offset_(offset) {}
 
   TensorView take(int rows, int cols, DType dtype = DType::kF32) {
     std::byte* data = base_ == nullptr ? nullptr : base_ + offset_;
@@ -53,7 +54,8 @@ Activations::Attention lay_attention(Layout at, const ModelConfig& c, int rows, 
   return a;
 }
 
-Activations::FeedForward lay_feed_forward(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+Activations::FeedForward lay_feed_forward(Layout at, const ModelConfig& c, int rows,
+                                          std::size_t* end = nullptr) {
   Activations::FeedForward f;
   const int width = c.is_moe() ? c.shared_intermediate : c.intermediate;
   f.gate = at.take(rows, width);
@@ -103,7 +105,9 @@ Activations::Activations(Ops& ops, const ModelConfig& config, int max_rows, int 
   buffer_ = ops.allocate(logits.offset());
 }
 
-TensorView Activations::ids(int rows) const { return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).ids; }
+TensorView Activations::ids(int rows) const {
+  return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).ids;
+}
 TensorView Activations::positions(int rows) const {
   return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).positions;
 }

@@ -6,12 +6,11 @@
 
 namespace mererun {
 
-/// Every intermediate array of a forward pass, allocated once for the widest pass. A layer's mixer and feed-forward
-/// buffers share one region, since they never live together.
+/// Every intermediate array of a forward pass, allocated once for the widest pass. A layer's mixer and
+/// feed-forward buffers share one region, since they never live together.
 ///
-/// Bytes: 4 * max_rows * (4 H + 2 + max(delta, attention, feed-forward columns)) + 4 * max_logit_rows * V, rounded
-/// up to 64 per array.
-/// Thread-safety: one thread at a time.
+/// Bytes: 4 * max_rows * (4 H + 2 + max(delta, attention, feed-forward columns)) + 4 * max_logit_rows * V,
+/// rounded up to 64 per array. Thread-safety: one thread at a time.
 class Activations {
  public:
   Activations(Ops& ops, const ModelConfig& config, int max_rows, int max_logit_rows);
@@ -27,9 +26,9 @@ class Activations {
     TensorView q_gate, k, v, q, out;
   };
   struct FeedForward {
-    TensorView gate, up;                               // [T, F]
-    TensorView router, ids, weights;                   // [T, E], [T, Ea] i32, [T, Ea]
-    TensorView shared_gate, shared;                    // [T, 1], [T, H]
+    TensorView gate, up;              // [T, F]
+    TensorView router, ids, weights;  // [T, E], [T, Ea] i32, [T, Ea]
+    TensorView shared_gate, shared;   // [T, 1], [T, H]
   };
 
   TensorView ids(int rows) const;        // [1, T] i32

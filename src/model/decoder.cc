@@ -6,15 +6,15 @@
 
 namespace mererun {
 
-Decoder::Decoder(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
-                 RopeTable& rope)
+Decoder::Decoder(Ops& ops, const ModelConfig& config, const ModelWeights& weights,
+                 const Activations& activations, RopeTable& rope)
     : ops_(ops), config_(config), weights_(weights), activations_(activations), rope_(rope) {}
 
 void Decoder::begin(std::span<const TokenId> ids, std::span<const PassSegment> segments) {
   const int rows = static_cast<int>(ids.size());
   if (rows < 1 || rows > activations_.max_rows()) {
-    fail_expected(ErrorCode::kInvalidArgument, "rows of a pass", fmt::format("1..{}", activations_.max_rows()),
-                  fmt::format("{}", rows));
+    fail_expected(ErrorCode::kInvalidArgument, "rows of a pass",
+                  fmt::format("1..{}", activations_.max_rows()), fmt::format("{}", rows));
   }
   for (const TokenId id : ids) {
     if (id < 0 || id >= config_.vocabulary) {
@@ -72,7 +72,8 @@ void Decoder::finish(std::span<const PassSegment> segments, TensorView hidden) {
   for (const PassSegment& s : segments) {
     if (s.transaction != nullptr) continue;
     const TensorView last = s.state->last_hidden();
-    ops_.copy(last.data, hidden.row<float>(s.first_row + s.rows - 1), static_cast<std::size_t>(last.cols) * sizeof(float));
+    ops_.copy(last.data, hidden.row<float>(s.first_row + s.rows - 1),
+              static_cast<std::size_t>(last.cols) * sizeof(float));
     s.state->kv().set_length(s.state->length() + s.rows);
     s.state->end_direct_pass();
   }

@@ -21,8 +21,8 @@ struct PassSegment {
   int rows = 0;
 };
 
-/// The trunk: embedding, layers, final norm. One definition for prefill, decode and verification, for dense and MoE,
-/// for one sequence or rows of several.
+/// The trunk: embedding, layers, final norm. One definition for prefill, decode and verification, for dense
+/// and MoE, for one sequence or rows of several.
 ///
 /// Thread-safety: one thread at a time.
 class Decoder {
@@ -31,10 +31,12 @@ class Decoder {
   Decoder(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
           RopeTable& rope);
 
-  /// Runs one pass over `ids`; segments cover the rows in order. Returns hidden [T, H] f32 (after the final norm),
-  /// valid until the next pass. Direct segments advance their state by their rows and keep the last hidden row.
+  /// Runs one pass over `ids`; segments cover the rows in order. Returns hidden [T, H] f32 (after the final
+  /// norm), valid until the next pass. Direct segments advance their state by their rows and keep the last
+  /// hidden row.
   ///
-  /// Errors: kInvalidArgument for an id outside the vocabulary or more rows than the arena holds; kInternal for a
+  /// Errors: kInvalidArgument for an id outside the vocabulary or more rows than the arena holds; kInternal
+  /// for a
   ///         state whose last pass failed.
   TensorView forward(std::span<const TokenId> ids, std::span<const PassSegment> segments);
 

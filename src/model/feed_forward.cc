@@ -33,7 +33,8 @@ void run_moe(const PassContext& pass, const MoeWeights& weights, int layer, bool
       {{weights.router.get(), f.router, {}}, {weights.shared_gate.get(), f.shared_gate, {}}}};
   pass.ops.linear({.x = normed, .targets = controls});
   TensorView forced;
-  if (pass.hooks != nullptr && pass.hooks->forced_experts) forced = pass.hooks->forced_experts(layer, pass.rows);
+  if (pass.hooks != nullptr && pass.hooks->forced_experts)
+    forced = pass.hooks->forced_experts(layer, pass.rows);
   pass.ops.route_experts(
       {.logits = f.router, .forced_ids = forced, .normalise = normalise, .ids = f.ids, .weights = f.weights});
   if (pass.hooks != nullptr && pass.hooks->routed) pass.hooks->routed(layer, f.ids, f.weights);

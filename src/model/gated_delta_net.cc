@@ -18,7 +18,8 @@ StateGeometry state_geometry(const ModelConfig& c, bool draft_head) {
           .draft_head = draft_head};
 }
 
-void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights, std::span<const DeltaSegment> segments) {
+void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
+                   std::span<const DeltaSegment> segments) {
   const ModelConfig& config = pass.config;
   const DeltaShape shape = delta_shape(config);
   const Activations::Delta d = pass.activations.delta(pass.rows);
@@ -66,14 +67,14 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights, std:
       pass.ops.advance_window({.window = s.window, .inputs = inputs});
     }
   }
-  pass.ops.gated_rms_norm(
-      {.x = d.out,
-       .z = d.z,
-       .weight = weights.norm.view,
-       .heads = config.linear_value_heads,
-       .eps = static_cast<float>(config.rms_eps),
-       .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu : GateActivation::kSigmoid,
-       .out = d.out});
+  pass.ops.gated_rms_norm({.x = d.out,
+                           .z = d.z,
+                           .weight = weights.norm.view,
+                           .heads = config.linear_value_heads,
+                           .eps = static_cast<float>(config.rms_eps),
+                           .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu
+                                                                                  : GateActivation::kSigmoid,
+                           .out = d.out});
   const std::array<LinearParams::Target, 1> out{{{weights.out_proj.get(), residual, residual}}};
   pass.ops.linear({.x = d.out, .targets = out});
 }

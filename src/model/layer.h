@@ -42,8 +42,8 @@ struct AttentionSegment {
 struct DeltaSegment {
   int first_row = 0;
   int rows = 0;
-  TensorView state;             // [Nv * Dk, Dv]
-  TensorView window;            // [K - 1, C]
+  TensorView state;               // [Nv * Dk, Dv]
+  TensorView window;              // [K - 1, C]
   const DeltaLog* log = nullptr;  // set: verify (state kept, rows logged); null: state and window advance
 };
 
@@ -55,7 +55,8 @@ void run_attention(const PassContext& pass, const AttentionWeights& weights,
                    std::span<const AttentionSegment> segments);
 
 /// residual += out_proj(gated delta rule of normed). Source: model-math "Gated DeltaNet layer".
-void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights, std::span<const DeltaSegment> segments);
+void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
+                   std::span<const DeltaSegment> segments);
 
 /// residual += down(silu(gate normed) * up normed). Source: model-math "Feed-forward, dense".
 void run_mlp(const PassContext& pass, const MlpWeights& weights);

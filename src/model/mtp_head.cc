@@ -6,42 +6,51 @@
 
 namespace mererun {
 
-MtpHead::MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
-                 RopeTable& rope)
+MtpHead::MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weights,
+                 const Activations& activations, RopeTable& rope)
     : ops_(ops), config_(config), weights_(weights), activations_(activations), rope_(rope) {
   MERERUN_CHECK(weights.head.has_value(), "a draft head is loaded");
 }
 
-TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, int first_position, KvCache& cache) {
+TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                            KvCache& cache) {
   const int rows = static_cast<int>(tokens.size());
   if (rows < 1 || rows > activations_.max_rows()) {
-    fail_expected(ErrorCode::kInvalidArgument, "rows of a draft pass", fmt::format("1..{}", activations_.max_rows()),
-                  fmt::format("{}", rows));
+    fail_expected(ErrorCode::kInvalidArgument, "rows of a draft pass",
+                  fmt::format("1..{}", activations_.max_rows()), fmt::format("{}", rows));
   }
   MERERUN_CHECK(hidden.rows == rows && hidden.cols == config_.hidden, "one hidden row per token");
   const DraftHeadWeights& w = *weights_.head;
   const auto eps = static_cast<float>(config_.rms_eps);
 
-  cache.reserve(first_position + rows - cache.length());
-  rope_.ensure(first_position + rows);
-  positions_.clear();
-  for (int r = 0; r < rows; ++r) positions_.push_back(first_position + r);
+  cache.reserve(first_slot + rows - cache.length());
+  rope_.ensure(base + first_slot + rows);
+  slots_.clear();
+  for (int r = 0; r < rows; ++r) slots_.push_back(first_slot + r);
   const TensorView ids = activations_.ids(rows);
   ops_.upload(ids.data, tokens.data(), tokens.size_bytes());
-  ops_.upload(activations_.positions(rows).data, positions_.data(), positions_.size() * sizeof(std::int32_t));
+  ops_.upload(activations_.positions(rows).data, slots_.data(), slots_.size() * sizeof(std::int32_t));
 
   const TensorView residual = activations_.residual(rows);
   const TensorView pair = activations_.pair(rows);
   // The embedding half comes first: columns 0..H-1 of fc act on it.
-  ops_.rms_norm({.x = hidden, .weight = w.pre_fc_norm_hidden.view, .eps = eps,
+  ops_.rms_norm({.x = hidden,
+                 .weight = w.pre_fc_norm_hidden.view,
+                 .eps = eps,
                  .out = pair.col_range(config_.hidden, config_.hidden)});
   ops_.embed_rows({.ids = ids, .weight = weights_.embed.get(), .out = residual});
-  ops_.rms_norm({.x = residual, .weight = w.pre_fc_norm_embedding.view, .eps = eps,
+  ops_.rms_norm({.x = residual,
+                 .weight = w.pre_fc_norm_embedding.view,
+                 .eps = eps,
                  .out = pair.col_range(0, config_.hidden)});
   const LinearParams::Target fc{w.fc.get(), residual, {}};
   ops_.linear({.x = pair, .targets = {&fc, 1}});
 
-  const PassContext pass{ops_, config_, activations_, rope_.view(), rows, hooks_};
+  // The cache counts slots; seen from slot 0 the rotation starts at `base`.
+  RopeView rope = rope_.view();
+  rope.cos = rope.cos.row_range(base, rope.cos.rows - base);
+  rope.sin = rope.sin.row_range(base, rope.sin.rows - base);
+  const PassContext pass{ops_, config_, activations_, rope, rows, hooks_};
   run_norm(pass, w.layer.input_norm);
   const AttentionSegment segment{0, rows, cache.layer(0)};
   run_attention(pass, std::get<AttentionWeights>(w.layer.mixer), {&segment, 1});

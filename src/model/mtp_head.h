@@ -22,12 +22,13 @@ class MtpHead {
   MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
           RopeTable& rope);
 
-  /// Runs transitions (hidden[i], tokens[i]) at positions first_position + i of `cache`, writing their keys and
-  /// values past what is committed; the caller moves the cache's length. hidden: [n, H] f32, outside the arena's
-  /// shared region. Returns the head's output [n, H] after its norm (input of the next chained step), valid until
-  /// the next pass.
-  /// Errors: kInvalidArgument for ids outside the vocabulary or more rows than the arena holds.
-  TensorView forward(TensorView hidden, std::span<const TokenId> tokens, int first_position, KvCache& cache);
+  /// Runs transitions (hidden[i], tokens[i]) in slots first_slot + i of `cache` at rotary positions
+  /// first_slot + i + base, writing their keys and values past what is committed; the caller moves the
+  /// cache's length. hidden: [n, H] f32, outside the arena's shared region. Returns the head's output [n, H]
+  /// after its norm (input of the next chained step), valid until the next pass. Errors: kInvalidArgument for
+  /// ids outside the vocabulary or more rows than the arena holds.
+  TensorView forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                     KvCache& cache);
 
   /// Scores [rows, R] over the draft vocabulary (compact rows), padding included.
   TensorView draft_logits(TensorView output);
@@ -35,6 +36,7 @@ class MtpHead {
   /// holds a NaN.
   std::vector<TokenId> argmax_tokens(TensorView output);
 
+  void set_hooks(const DecoderHooks* hooks) { hooks_ = hooks; }
   const DraftOutput& output() const { return weights_.head->output; }
 
  private:
@@ -44,10 +46,7 @@ class MtpHead {
   const Activations& activations_;
   RopeTable& rope_;
   const DecoderHooks* hooks_ = nullptr;
-  std::vector<std::int32_t> positions_;
-
- public:
-  void set_hooks(const DecoderHooks* hooks) { hooks_ = hooks; }
+  std::vector<std::int32_t> slots_;
 };
 
 }  // namespace mererun

@@ -8,11 +8,11 @@
 
 namespace mererun {
 
-/// Cosines and sines of every position, computed on the host by fixed operations, so that all backends rotate by
-/// the same bits; extended as positions fill.
+/// Cosines and sines of every position, computed on the host by fixed operations, so that all backends rotate
+/// by the same bits; extended as positions fill.
 ///
-/// Angle of position p and frequency i: fl32(p * f_i) with f_i as the reference forms it in fp32; cos and sin are
-/// evaluated in double and rounded once. Source: model-math "Rotary embedding"; YaRN (Peng et al. 2023).
+/// Angle of position p and frequency i: fl32(p * f_i) with f_i as the reference forms it in fp32; cos and sin
+/// are evaluated in double and rounded once. Source: model-math "Rotary embedding"; YaRN (Peng et al. 2023).
 /// Thread-safety: one thread at a time.
 class RopeTable {
  public:

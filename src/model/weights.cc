@@ -14,7 +14,9 @@ class Converter {
 
   LinearHandle linear(const LinearSource& source) { return count(ops_.prepare_linear(source)); }
   LinearHandle embedding(const LinearSource& source) { return count(ops_.prepare_embedding(source)); }
-  DeviceTensor vector(const std::vector<float>& values) { return matrix(1, static_cast<int>(values.size()), values); }
+  DeviceTensor vector(const std::vector<float>& values) {
+    return matrix(1, static_cast<int>(values.size()), values);
+  }
   DeviceTensor matrix(int rows, int cols, std::span<const float> values) {
     owned_ += values.size_bytes();
     return upload_f32(ops_, rows, cols, values);
@@ -48,7 +50,8 @@ DeltaNetWeights convert(Converter& to, const HostDeltaNet& host, const ModelConf
           .in_proj_a = to.linear(host.in_proj_a),
           .in_proj_b = to.linear(host.in_proj_b),
           .out_proj = to.linear(host.out_proj),
-          .conv = to.matrix(config.conv_kernel, channels, transpose_conv(host.conv, channels, config.conv_kernel)),
+          .conv = to.matrix(config.conv_kernel, channels,
+                            transpose_conv(host.conv, channels, config.conv_kernel)),
           .a_log = to.vector(host.a_log),
           .dt_bias = to.vector(host.dt_bias),
           .norm = to.vector(host.norm)};
@@ -77,7 +80,9 @@ MoeWeights convert(Converter& to, const HostMoe& host) {
 }
 
 LayerWeights convert(Converter& to, const HostLayer& host, const ModelConfig& config) {
-  LayerWeights layer{.input_norm = to.vector(host.input_norm), .post_norm = to.vector(host.post_norm), .mixer = {},
+  LayerWeights layer{.input_norm = to.vector(host.input_norm),
+                     .post_norm = to.vector(host.post_norm),
+                     .mixer = {},
                      .feed_forward = {}};
   if (const auto* delta = std::get_if<HostDeltaNet>(&host.mixer)) {
     layer.mixer = convert(to, *delta, config);
@@ -102,7 +107,8 @@ std::vector<std::byte> copy_rows(const void* data, std::int64_t row_bytes, const
   std::vector<std::byte> out(static_cast<std::size_t>(row_bytes) * rows.size());
   for (std::size_t r = 0; r < rows.size(); ++r)
     std::memcpy(out.data() + static_cast<std::size_t>(row_bytes) * r,
-                static_cast<const std::byte*>(data) + row_bytes * rows[r], static_cast<std::size_t>(row_bytes));
+                static_cast<const std::byte*>(data) + row_bytes * rows[r],
+                static_cast<std::size_t>(row_bytes));
   return out;
 }
 
@@ -151,7 +157,8 @@ DraftHeadWeights convert(Converter& to, const HostDraftHead& host, const HostWei
 }  // namespace
 
 DeviceTensor upload_f32(Ops& ops, int rows, int cols, std::span<const float> values) {
-  MERERUN_CHECK(values.size() == static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols), "values fill it");
+  MERERUN_CHECK(values.size() == static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols),
+                "values fill it");
   DeviceTensor tensor;
   tensor.buffer = ops.allocate(values.size_bytes());
   ops.upload(tensor.buffer.data(), values.data(), values.size_bytes());

@@ -1,0 +1,52 @@
+#include "decode/mtp_drafter.h"
+
+#include "base/error.h"
+#include "decode/draft_history_pass.h"
+
+namespace mererun {
+
+MtpDrafter::MtpDrafter(Model& model) : model_(model) {
+  MERERUN_CHECK(model.head() != nullptr, "the model has a draft head");
+  const DraftOutput& output = model.head()->output();
+  scores_.resize(static_cast<std::size_t>(output.rows));
+  if (output.vocabulary) {
+    compact_ids_.reserve(static_cast<std::size_t>(output.rows));
+    for (int r = 0; r < output.rows; ++r) compact_ids_.push_back(output.vocabulary->compact_id_to_token(r));
+  }
+}
+
+TokenId MtpDrafter::propose(TensorView output, const DraftRequest& request, Position position,
+                            const TokenMask* mask) {
+  MtpHead& head = *model_.head();
+  if (mask == nullptr && request.sampler.is_plain_argmax()) return head.argmax_tokens(output).front();
+  const TensorView logits = head.draft_logits(output);
+  model_.ops().download(scores_.data(), logits.data, scores_.size() * sizeof(float));
+  return request.sampler.propose(scores_, compact_ids_, position, mask).value_or(-1);
+}
+
+void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts) {
+  MtpHead& head = *model_.head();
+  DraftHistory& history = *request.state.history();
+  std::unique_ptr<TokenConstraint> constraint;
+  if (request.constraint != nullptr) constraint = request.constraint->clone();
+
+  TensorView output = evaluate_waiting(head, history, history.waiting(), model_.limits().max_rows);
+  const Position first = request.state.length() + 1;  // the pending token takes length()
+  int tentative = 0;
+  for (int j = 0; j < request.depth; ++j) {
+    const TokenId id = propose(output, request, first + j, constraint ? constraint->mask() : nullptr);
+    if (id < 0) break;
+    drafts.push_back(id);
+    if (j + 1 == request.depth) break;
+    if (constraint) {
+      if (const TokenMask* mask = constraint->mask(); mask != nullptr && !mask->allows(id)) break;
+      constraint->accept(id);
+    }
+    request.sampler.push_tentative(id);
+    ++tentative;
+    output = head.forward(output, {&id, 1}, history.evaluated() + j, history.base(), history.cache());
+  }
+  request.sampler.pop_tentative(tentative);
+}
+
+}  // namespace mererun

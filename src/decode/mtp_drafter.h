@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "decode/drafter.h"
+#include "model/model.h"
+
+namespace mererun {
+
+/// Drafts with the model's own MTP head: evaluates what waits in the history, then chains the head on its own
+/// normed output. Chained rows are written past the history's confirmed length and die with the round.
+class MtpDrafter final : public Drafter {
+ public:
+  /// The model must have a head and outlive the drafter.
+  explicit MtpDrafter(Model& model);
+
+  void draft(const DraftRequest& request, std::vector<TokenId>& drafts) override;
+
+ private:
+  /// The token that the request's own rules choose from the head's scores; -1 when they choose none.
+  TokenId propose(TensorView output, const DraftRequest& request, Position position, const TokenMask* mask);
+
+  Model& model_;
+  std::vector<TokenId> compact_ids_;  // token of each compact row; empty when rows are token ids
+  std::vector<float> scores_;
+};
+
+}  // namespace mererun

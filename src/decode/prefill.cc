@@ -1,0 +1,51 @@
+#include "decode/prefill.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "decode/draft_history_pass.h"
+
+namespace mererun {
+
+Prefill::Prefill(Model& model, SequenceState& state, std::span<const TokenId> prompt, PrefillOptions options)
+    : model_(model), state_(state), prompt_(prompt), options_(std::move(options)) {
+  if (prompt.empty() || state.length() > static_cast<int>(prompt.size())) {
+    fail_expected(ErrorCode::kInvalidArgument, "prompt",
+                  fmt::format("at least {} tokens", std::max(1, state.length())),
+                  fmt::format("{}", prompt.size()));
+  }
+  options_.chunk = std::clamp(options_.chunk, 1, model.limits().max_rows);
+  if (auto& history = state_.history();
+      history && options_.history == PromptHistory::kNone && state.length() == 0)
+    history->skip_to(static_cast<int>(prompt.size()) - 1);
+}
+
+int Prefill::next_edge() const {
+  const int at = state_.length();
+  int edge = std::min((at / options_.chunk + 1) * options_.chunk, static_cast<int>(prompt_.size()));
+  const auto stop = std::upper_bound(options_.stops.begin(), options_.stops.end(), at);
+  if (stop != options_.stops.end()) edge = std::min<int>(edge, *stop);
+  return edge;
+}
+
+void Prefill::step() {
+  const int first = state_.length();
+  const int edge = next_edge();
+  if (edge <= first) return;
+  const auto ids = prompt_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(edge - first));
+  auto& history = state_.history();
+  const bool records = history && options_.history != PromptHistory::kNone;
+  // The previous chunk's last hidden row pairs with this chunk's first token; the pass below overwrites it.
+  if (records && first > 0) history->append(state_.last_hidden(), ids.first(1));
+  const PassSegment segment{&state_, nullptr, 0, edge - first};
+  const TensorView hidden = model_.decoder().forward(ids, {&segment, 1});
+  if (!records) return;
+  if (ids.size() > 1) history->append(hidden.row_range(0, edge - first - 1), ids.subspan(1));
+  if (options_.history == PromptHistory::kStreaming)
+    evaluate_whole_groups(*model_.head(), *history, model_.limits().max_rows);
+}
+
+}  // namespace mererun
