@@ -25,7 +25,7 @@ enum class OutputGate { kSwish, kSigmoid };
 enum class RopeScaling { kDefault, kYarn };
 
 /// Rotary embedding of the full-attention layers.
-/// Source: model-math.md, "Rotary embedding"; YaRN (Peng et al. 2023), section 3.
+/// Source: docs/model-math.md, rotary embedding; YaRN (Peng et al. 2023), section 3.
 struct RopeConfig {
   double theta = 0;
   int rotary_dims = 0;  // leading elements of a head that are rotated; even, <= head_dim
@@ -152,8 +152,5 @@ struct ModelConfig {
 /// Reads `folder`/config.json and, if present, `folder`/generation_config.json.
 /// Errors: as parse_config; kNotFound without config.json.
 [[nodiscard]] ModelConfig load_config(const std::filesystem::path& folder);
-
-/// Removes the optional `model.` / `language_model.` prefixes of a tensor or module name, in any order.
-std::string_view strip_model_prefix(std::string_view name);
 
 }  // namespace mererun

@@ -147,12 +147,34 @@ struct LoadOptions {
 [[nodiscard]] HostWeights load_host_weights(const std::filesystem::path& folder,
                                             const LoadOptions& options = {});
 
-/// Calls `visit(group, source)` for every matrix, trunk first; `group` is a stable name such as
-/// "attention.q_proj", "moe.expert_gate" or "head.fc". A tied output matrix is visited once, as "embed".
+/// Every problem that load_host_weights would list, in full; empty if the folder loads. Other errors are
+/// thrown.
+[[nodiscard]] std::vector<std::string> list_load_problems(const std::filesystem::path& folder,
+                                                          const LoadOptions& options = {});
+
+/// Calls `visit(group, source)` for every matrix, trunk first, layer by layer. The group is the module's name
+/// without the layer: "embed_tokens", "self_attn.q_proj", "mlp.experts.gate_proj", and "mtp.self_attn.q_proj"
+/// in the head. A tied output matrix is visited once, as "embed_tokens".
 void for_each_linear(const HostWeights& weights,
                      const std::function<void(std::string_view group, const LinearSource&)>& visit);
-/// The same for the f32 vectors ("attention.q_norm", "final_norm").
+/// The same for the f32 vectors ("self_attn.q_norm.weight", "norm.weight").
 void for_each_vector(const HostWeights& weights,
                      const std::function<void(std::string_view group, const std::vector<float>&)>& visit);
+
+/// Tensors of one role and precision, for `model inspect`.
+struct TensorGroup {
+  std::string name;  // as for_each_linear and for_each_vector name it
+  int count = 0;
+  DType dtype = DType::kF32;  // U32 for affine matrices; F32 for vectors, as held
+  int bits = 0;               // affine matrices
+  int group = 0;              // affine matrices
+  std::uint64_t bytes = 0;    // scales and biases included
+};
+/// One entry per role and precision, in the order of the walk, matrices first.
+[[nodiscard]] std::vector<TensorGroup> tensor_groups(const HostWeights& weights);
+
+/// One sentence for every tensor that holds NaN or infinity, naming its first one and the file. Reads all
+/// data.
+[[nodiscard]] std::vector<std::string> find_non_finite(const HostWeights& weights);
 
 }  // namespace mererun

@@ -1,0 +1,145 @@
+#include "model/draft_head_loader.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/draft_head_files.h"
+#include "model/layer_binder.h"
+#include "model/norm_convention.h"
+#include "model/weight_tables.h"
+
+namespace mererun {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+HeadPlace place_of(DraftHeadPlaceKind kind) {
+  switch (kind) {
+    case DraftHeadPlaceKind::kRoot: return HeadPlace::kMtpRoot;
+    case DraftHeadPlaceKind::kShards: return HeadPlace::kTargetShards;
+    case DraftHeadPlaceKind::kBeside: return HeadPlace::kSidecarFile;
+    case DraftHeadPlaceKind::kFolder: return HeadPlace::kSidecarFolder;
+  }
+  return HeadPlace::kNone;
+}
+
+/// The compact vocabulary of a head: as stated, else the standard one where the output matrix is its own.
+std::optional<DraftVocabulary> draft_vocabulary(const LoadOptions& options, const ModelConfig& config) {
+  if (options.draft_vocabulary) {
+    return DraftVocabulary(*options.draft_vocabulary, config.vocabulary, "mererun.json: draft_vocabulary");
+  }
+  if (config.tied) return std::nullopt;
+  return DraftVocabulary::standard(config.vocabulary);
+}
+
+/// The coarse matrix of the shortlist: 2 bits, groups of 64, rows in compact order.
+LinearSource bind_shortlist(TensorBinder& binder, const HostWeights& weights, const HostDraftHead& head) {
+  const std::string module =
+      binder.find("mtp.draft_lm_head.weight") != nullptr ? "mtp.draft_lm_head" : "draft_lm_head";
+  if (binder.find(module + ".weight") == nullptr) return {};
+  if (!head.vocabulary) {
+    binder.problem(
+        fmt::format("{}.weight: expected a compact draft vocabulary beside it, got none for {} tokens",
+                    module, weights.config.vocabulary));
+    for (const char* part : {".weight", ".scales", ".biases"}) {
+      if (const TensorEntry* tensor = binder.find(module + part)) binder.take(*tensor);
+    }
+    return {};
+  }
+  LinearSource source = binder.matrix(module, head.vocabulary->padded_rows(), weights.config.hidden);
+  if (source.empty() || (source.format == WeightFormat::kAffine && source.bits == 2 && source.group == 64))
+    return source;
+  const std::string got = source.format == WeightFormat::kAffine ? to_string({source.bits, source.group})
+                                                                 : std::string(name_of(source.dtype));
+  binder.problem(fmt::format("{}.weight: expected 2-bit g64, got {}", module, got));
+  return {};
+}
+
+/// Settles the head's norms: one convention for the group, unless a tensor clearly shows the other.
+void settle_norms(const std::vector<StoredNorm>& norms, const LoadOptions& options, LoadReport& report) {
+  std::vector<NormStatistics> each(norms.size());
+  NormStatistics group;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    each[i].add(*norms[i].weight);
+    group.add(each[i]);
+  }
+  const NormConvention convention = options.mtp_norm_convention.value_or(measured_convention(group));
+  report.head_norms = convention;
+  const NormConvention other =
+      convention == NormConvention::kFinal ? NormConvention::kZeroCentred : NormConvention::kFinal;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const bool own = !options.mtp_norm_convention && contradicts(each[i], convention);
+    apply_convention(own ? other : convention, *norms[i].weight);
+    if (!own) continue;
+    report.warnings.push_back(
+        fmt::format("{}: the head's norms are {}, but this one is {} by its data (mean {:.3f}, {:.1f}% "
+                    "negative); taken as {}",
+                    norms[i].name, name_of(convention), name_of(other), each[i].mean(),
+                    100 * each[i].negative_share(), name_of(other)));
+  }
+}
+
+}  // namespace
+
+FoundHead find_draft_head(const fs::path& folder, const std::shared_ptr<const Checkpoint>& trunk,
+                          const LoadOptions& options) {
+  const auto open = [](const DraftHeadPlace& place, HeadPlace kind) -> FoundHead {
+    auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open_sidecar(place));
+    if (!checkpoint->holds_draft_head()) return {};
+    return {kind, place.files.size() == 1 ? place.files.front() : place.folder, std::move(checkpoint)};
+  };
+  std::optional<fs::path> root;
+  if (!options.mtp_root.empty()) root = options.mtp_root;
+  for (const DraftHeadPlace& place : find_draft_head_files(folder, root)) {
+    if (place.kind == DraftHeadPlaceKind::kShards) {
+      if (trunk->holds_draft_head()) return {HeadPlace::kTargetShards, folder, trunk};
+      continue;
+    }
+    FoundHead found = open(place, place_of(place.kind));
+    if (found.checkpoint != nullptr) return found;
+    if (place.kind == DraftHeadPlaceKind::kRoot) {
+      fail_expected(ErrorCode::kNotFound, options.mtp_root.string(), "a draft head (mtp.* tensors)", "none");
+    }
+  }
+  for (const fs::path& companion : options.companions) {
+    const std::vector<DraftHeadPlace> places = find_draft_head_files(folder, companion);
+    FoundHead found = open(places.front(), HeadPlace::kCompanion);
+    if (found.checkpoint != nullptr) return found;
+  }
+  return {};
+}
+
+void bind_draft_head(const FoundHead& found, TensorBinder& trunk, const LoadOptions& options,
+                     HostWeights& weights, std::vector<std::string>& problems) {
+  LoadReport& report = weights.report;
+  report.head_place = found.place;
+  report.head_path = found.path;
+  HostDraftHead& head = weights.head.emplace();
+  head.vocabulary = draft_vocabulary(options, weights.config);
+
+  // Entries of the target's config speak of heads in its own folder only.
+  const bool foreign = found.place == HeadPlace::kMtpRoot || found.place == HeadPlace::kCompanion;
+  TensorBinder binder(found.checkpoint, weights.config.quantization,
+                      foreign ? TensorBinder::Precision::kShapesOnly : TensorBinder::Precision::kEntriesOnly,
+                      problems);
+  LayerBinder layers(binder, weights.config, report);
+  const std::string prefix = "mtp.";
+  layers.bind_matrices(prefix, draft_head_matrices(weights.config), head);
+  layers.bind_vectors(prefix, draft_head_vectors(weights.config), head);
+  layers.bind_layer(prefix + "layers.0.", LayerKind::kAttention, head.layer);
+  head.draft_lm_head = bind_shortlist(binder, weights, head);
+  if (head.draft_lm_head.empty() && found.checkpoint.get() != &trunk.checkpoint()) {
+    head.draft_lm_head = bind_shortlist(trunk, weights, head);
+  }
+  settle_norms(layers.norms(), options, report);
+  for (const std::string_view kind : {std::string_view("mtp."), std::string_view("draft_lm_head.")}) {
+    binder.list_left_over({}, kind, report);
+  }
+  binder.finish(report);
+  if (found.place != HeadPlace::kTargetShards) weights.checkpoints.push_back(found.checkpoint);
+}
+
+}  // namespace mererun

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include "checkpoint/checkpoint.h"
+#include "model/host_weights.h"
+#include "model/weight_tables.h"
+
+namespace mererun {
+
+namespace {
+
+using VisitMatrix = std::function<void(std::string_view, const LinearSource&)>;
+using VisitVector = std::function<void(std::string_view, const std::vector<float>&)>;
+
+/// Walks the fields of the tables under one group prefix; either visitor may be empty.
+class Walk {
+ public:
+  Walk(const ModelConfig& config, const VisitMatrix& matrix, const VisitVector& vector)
+      : config_(config), matrix_(matrix), vector_(vector) {}
+
+  void layer(const std::string& prefix, const HostLayer& weights) const {
+    vectors(prefix, layer_vectors(config_), weights);
+    if (const auto* delta = std::get_if<HostDeltaNet>(&weights.mixer)) {
+      matrices(prefix, delta_net_matrices(config_), *delta);
+      vectors(prefix, delta_net_vectors(config_), *delta);
+    } else {
+      const auto& attention = std::get<HostAttention>(weights.mixer);
+      matrices(prefix, attention_matrices(config_), attention);
+      vectors(prefix, attention_vectors(config_), attention);
+    }
+    if (const auto* mlp = std::get_if<HostMlp>(&weights.feed_forward)) {
+      matrices(prefix, mlp_matrices(config_), *mlp);
+      return;
+    }
+    const auto& moe = std::get<HostMoe>(weights.feed_forward);
+    matrices(prefix, moe_matrices(config_), moe);
+    for (const StackRow& row : expert_stacks(config_)) {
+      if (matrix_) matrix_(fmt::format("{}mlp.experts.{}", prefix, row.projection), moe.*row.field);
+    }
+    matrices(prefix, shared_expert_matrices(config_), moe.shared);
+  }
+
+  template <typename T, typename Rows>
+  void matrices(const std::string& prefix, const Rows& rows, const T& weights) const {
+    if (!matrix_) return;
+    for (const MatrixRow<T>& row : rows) matrix_(prefix + row.module, weights.*row.field);
+  }
+
+  template <typename T, typename Rows>
+  void vectors(const std::string& prefix, const Rows& rows, const T& weights) const {
+    if (!vector_) return;
+    for (const VectorRow<T>& row : rows) vector_(prefix + row.tensor, weights.*row.field);
+  }
+
+ private:
+  const ModelConfig& config_;
+  const VisitMatrix& matrix_;
+  const VisitVector& vector_;
+};
+
+void walk(const HostWeights& weights, const VisitMatrix& matrix, const VisitVector& vector) {
+  const Walk walk(weights.config, matrix, vector);
+  if (matrix) matrix("embed_tokens", weights.embed);
+  for (const HostLayer& layer : weights.layers) walk.layer("", layer);
+  if (vector) vector("norm.weight", weights.final_norm);
+  if (matrix && !weights.config.tied) matrix("lm_head", weights.lm_head);
+  if (!weights.head) return;
+  const HostDraftHead& head = *weights.head;
+  walk.matrices("mtp.", draft_head_matrices(weights.config), head);
+  walk.vectors("mtp.", draft_head_vectors(weights.config), head);
+  walk.layer("mtp.", head.layer);
+  if (matrix && !head.draft_lm_head.empty()) matrix("mtp.draft_lm_head", head.draft_lm_head);
+}
+
+}  // namespace
+
+void for_each_linear(const HostWeights& weights, const VisitMatrix& visit) { walk(weights, visit, nullptr); }
+
+void for_each_vector(const HostWeights& weights, const VisitVector& visit) { walk(weights, nullptr, visit); }
+
+std::vector<TensorGroup> tensor_groups(const HostWeights& weights) {
+  std::vector<TensorGroup> groups;
+  const auto add = [&](TensorGroup one) {
+    for (TensorGroup& known : groups) {
+      if (known.name == one.name && known.dtype == one.dtype && known.bits == one.bits &&
+          known.group == one.group) {
+        ++known.count;
+        known.bytes += one.bytes;
+        return;
+      }
+    }
+    groups.push_back(std::move(one));
+  };
+  for_each_linear(weights, [&](std::string_view name, const LinearSource& source) {
+    const bool affine = source.format == WeightFormat::kAffine;
+    add({std::string(name), 1, affine ? DType::kU32 : source.dtype, source.bits, source.group,
+         static_cast<std::uint64_t>(source.bytes())});
+  });
+  for_each_vector(weights, [&](std::string_view name, const std::vector<float>& values) {
+    add({std::string(name), 1, DType::kF32, 0, 0, values.size() * sizeof(float)});
+  });
+  return groups;
+}
+
+std::vector<std::string> find_non_finite(const HostWeights& weights) {
+  std::vector<std::string> found;
+  for (const auto& checkpoint : weights.checkpoints) {
+    for (const TensorEntry& tensor : checkpoint->tensors()) {
+      if (tensor.is_vision) continue;
+      const std::optional<std::uint64_t> index = find_non_finite(tensor);
+      if (!index) continue;
+      found.push_back(fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}",
+                                  tensor.stored_name, *index, tensor.file->path().filename().string()));
+    }
+  }
+  return found;
+}
+
+}  // namespace mererun
