@@ -32,6 +32,10 @@ void add_mtp_folder(const fs::path& folder, DraftHeadPlaceKind kind, std::vector
   std::error_code error;
   if (!fs::is_directory(inner, error)) return;
   std::vector<fs::path> files = list_safetensors(inner);
+  // Two spellings of one head: uniting them would make every tensor a duplicate.
+  if (is_there(inner / "model.safetensors")) {
+    std::erase_if(files, [](const fs::path& file) { return file.filename() == "weights.safetensors"; });
+  }
   if (!files.empty()) places.push_back({kind, inner, std::move(files)});
 }
 

@@ -26,7 +26,8 @@ struct DraftHeadPlace {
 
 /// The places to look for the draft head of the checkpoint in `folder`, in order; the first that holds one
 /// wins: `mtp_root` (a safetensors file, or a folder with weights in it or in its mtp/), the target's shards,
-/// `mtp.safetensors`, `model-mtp.safetensors`, `mtp/` (all its *.safetensors: `model`, `weights` or shards).
+/// `mtp.safetensors`, `model-mtp.safetensors`, `mtp/` (all its *.safetensors: `model`, `weights` or shards;
+/// `weights.safetensors` is left out beside a `model.safetensors`).
 /// The entry kShards is always there. Reads folder listings only.
 ///
 /// Errors: kNotFound if `mtp_root` is given but has no safetensors file; kIo.

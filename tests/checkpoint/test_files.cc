@@ -1,0 +1,67 @@
+#include "tests/checkpoint/test_files.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+namespace mererun::testing {
+
+namespace fs = std::filesystem;
+
+TempFolder::TempFolder() {
+  std::string pattern = (fs::temp_directory_path() / "mererun_checkpoint_XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  path_ = pattern;
+}
+
+TempFolder::~TempFolder() {
+  std::error_code error;
+  fs::remove_all(path_, error);
+}
+
+fs::path TempFolder::write(std::string_view name, std::string_view content) const {
+  const fs::path path = path_ / name;
+  fs::create_directories(path.parent_path());
+  std::ofstream out(path, std::ios::binary);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
+  return path;
+}
+
+std::string safetensors_image(std::uint64_t stated_length, std::string_view header, std::string_view data) {
+  std::string image;
+  for (int i = 0; i < 8; ++i) image += static_cast<char>(stated_length >> (8 * i));
+  image += header;
+  image += data;
+  return image;
+}
+
+std::string safetensors_image(std::string_view header, std::string_view data) {
+  return safetensors_image(header.size(), header, data);
+}
+
+std::string image_of_u8_tensors(const std::vector<std::string>& names, std::size_t bytes_each) {
+  std::string header = "{";
+  std::size_t offset = 0;
+  for (const std::string& name : names) {
+    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}})",
+                          offset == 0 ? "" : ",", name, bytes_each, offset, offset + bytes_each);
+    offset += bytes_each;
+  }
+  header += "}";
+  return safetensors_image(header, std::string(offset, '\0'));
+}
+
+Error error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  throw std::logic_error("expected an Error, got none");
+}
+
+}  // namespace mererun::testing
