@@ -299,4 +299,46 @@ MERERUN_HD float sum_of_values(const float* x, int n) {
   return join_halving(acc, lanes);
 }
 
+// --- steps that more than one backend writes out ---
+
+/// Rotation of the pair (x[i], x[i + R / 2]): x[i] cos - x[i + R / 2] sin, the product with sin rounded
+/// first.
+MERERUN_HD float rotate_first(float first, float second, float cosine, float sine) {
+  return fma_f32(first, cosine, -(second * sine));
+}
+/// x[i + R / 2] cos + x[i] sin, likewise.
+MERERUN_HD float rotate_second(float first, float second, float cosine, float sine) {
+  return fma_f32(second, cosine, first * sine);
+}
+
+/// Decay of the delta rule: exp(-exp(a_log) * softplus(a + dt_bias)).
+MERERUN_HD float delta_decay(float a_log, float a, float dt_bias) {
+  return exp_f32(-exp_f32(a_log) * softplus_f32(a + dt_bias));
+}
+
+/// n^-1/2 rounded to f32: the factor of the delta rule's queries (n = Dk).
+MERERUN_HD float inverse_root(int n) { return static_cast<float>(1.0 / sqrt(static_cast<double>(n))); }
+
+/// n^-1/2 * log2(e), the product rounded to f32: AttendParams::scale_log2e for n = head_dim.
+MERERUN_HD float attention_scale_log2e(int n) {
+  return static_cast<float>(1.0 / sqrt(static_cast<double>(n)) * 0x1.71547652b82fep+0);
+}
+
+/// Factors that bring two partial softmaxes, with maxima m and m_next, to their common maximum.
+struct SoftmaxFold {
+  float m;     // max(m, m_next)
+  float keep;  // exp2(m - max): of the left sums
+  float add;   // exp2(m_next - max): of the right sums
+};
+
+MERERUN_HD SoftmaxFold fold_of(float m, float m_next) {
+  const float most = max_f32(m, m_next);
+  return {most, exp2_f32(m - most), exp2_f32(m_next - most)};
+}
+
+/// left * keep + right * add, the right product rounded first.
+MERERUN_HD float fold_sum(float left, float right, SoftmaxFold f) {
+  return fma_f32(left, f.keep, right * f.add);
+}
+
 }  // namespace mererun::numerics

@@ -1,0 +1,61 @@
+#include "kernels/numerics.h"
+#include "kernels/reference/loops.h"
+
+namespace mererun::reference::MERERUN_REFERENCE_BUILD {
+namespace {
+
+namespace nm = numerics;
+
+void swiglu(const SwigluParams& p) {
+  for (int t = 0; t < p.out.rows; ++t) {
+    const float* gate = p.gate.row<float>(t);
+    const float* up = p.up.row<float>(t);
+    float* out = p.out.row<float>(t);
+    for (int i = 0; i < p.out.cols; ++i) out[i] = nm::silu_f32(gate[i]) * up[i];
+  }
+}
+
+void add_rows(const AddRowsParams& p) {
+  for (int t = 0; t < p.out.rows; ++t) {
+    const float* a = p.a.row<float>(t);
+    const float* b = p.b.row<float>(t);
+    float* out = p.out.row<float>(t);
+    for (int i = 0; i < p.out.cols; ++i) out[i] = a[i] + b[i];
+  }
+}
+
+void argmax_rows(const ArgmaxRowsParams& p) {
+  std::int32_t* ids = p.ids.row<std::int32_t>(0);
+  for (int t = 0; t < p.logits.rows; ++t) {
+    const float* x = p.logits.row<float>(t);
+    int best = 0;
+    bool has_nan = x[0] != x[0];
+    for (int i = 1; i < p.logits.cols; ++i) {
+      if (x[i] > x[best]) best = i;
+      has_nan |= x[i] != x[i];
+    }
+    ids[t] = has_nan ? -1 : best;
+  }
+}
+
+}  // namespace
+
+void bind_misc(Loops& loops) {
+  loops.swiglu = swiglu;
+  loops.add_rows = add_rows;
+  loops.argmax_rows = argmax_rows;
+}
+
+/// The table of this build.
+Loops loops() {
+  Loops all;
+  bind_linear(all);
+  bind_norm(all);
+  bind_attention(all);
+  bind_delta(all);
+  bind_experts(all);
+  bind_misc(all);
+  return all;
+}
+
+}  // namespace mererun::reference::MERERUN_REFERENCE_BUILD
