@@ -7,6 +7,7 @@
 
 namespace mererun {
 namespace {
+constexpr int kFirstRows = 512;  // rows allocated at least
 std::size_t row_bytes(int hidden) { return static_cast<std::size_t>(hidden) * sizeof(float); }
 }  // namespace
 
@@ -25,7 +26,7 @@ void DraftHistory::grow(int rows) {
     return;
   }
   Buffer larger =
-      ops_->allocate(bytes * static_cast<std::size_t>(std::max(2 * (held + rows), 2 * kHistoryGroup)));
+      ops_->allocate(bytes * static_cast<std::size_t>(std::max(2 * (held + rows), kFirstRows)));
   if (held > 0) ops_->copy(larger.data(), rows_.as<std::byte>() + bytes * first_, bytes * held);
   rows_ = std::move(larger);
   first_ = 0;

@@ -64,8 +64,6 @@ class SequenceState {
   std::optional<DraftHistory> history_;
   Buffer last_hidden_;
   bool valid_ = true;
-
-  friend class Snapshot;
 };
 
 }  // namespace mererun

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+#include "cache/sequence_state.h"
+
+namespace mererun {
+
+/// Why a snapshot was taken; eviction goes from the last to the first.
+enum class SnapshotClass {
+  kSemantic,  // end of the system part or of a message
+  kPrompt,    // end of a prompt, with its logits
+  kReply,     // committed end of a generation
+  kInterval,  // every few thousand positions of a long prompt
+};
+/// "semantic", "prompt", "reply" or "interval".
+std::string_view name_of(SnapshotClass kind);
+
+/// Everything a sequence of L tokens needs to go on: KV pages (shared), recurrent states (copied), draft
+/// history with its waiting transitions, last hidden row, and the logits of the last position where they were
+/// known.
+///
+/// One immutable unit: reading forks, nothing mutates it, no part depends on a token after L.
+/// Thread-safety: immutable; reading its parts through the Ops is for the thread that owns them.
+class Snapshot {
+ public:
+  /// Copies `state`, which holds exactly `ids`. `logits` [V] or empty.
+  /// Errors: kOutOfMemory; kInternal for an invalid state.
+  static std::shared_ptr<const Snapshot> capture(const SequenceState& state, std::vector<TokenId> ids,
+                                                 std::vector<float> logits, SnapshotClass kind);
+
+  /// A mutable sequence that continues here. Errors: kOutOfMemory.
+  SequenceState restore() const { return state_.fork(); }
+
+  int length() const { return static_cast<int>(ids_.size()); }
+  std::span<const TokenId> ids() const { return ids_; }
+  std::span<const float> logits() const { return logits_; }
+  SnapshotClass kind() const { return kind_; }
+  const SequenceState& state() const { return state_; }
+
+  /// Bytes only this snapshot holds; pages are counted by whoever shares them.
+  std::size_t exclusive_bytes() const;
+  /// The pages it refers to, trunk then head.
+  std::vector<const KvPage*> pages() const;
+
+ private:
+  Snapshot(SequenceState state, std::vector<TokenId> ids, std::vector<float> logits, SnapshotClass kind);
+
+  SequenceState state_;
+  std::vector<TokenId> ids_;
+  std::vector<float> logits_;
+  SnapshotClass kind_;
+};
+
+}  // namespace mererun
