@@ -29,10 +29,9 @@ class RopeTable {
  private:
   Ops& ops_;
   int rotary_dims_;
-  float amplitude_;
+  double amplitude_;
   std::vector<float> frequencies_;
-  Buffer table_;  // cos [capacity, R / 2], then sin
-  int capacity_ = 0;
+  Buffer table_;  // cos [positions, R / 2], then sin
   int positions_ = 0;
 };
 
