@@ -18,7 +18,7 @@ struct Unaligned {
   TensorEntry entry;
 
   Unaligned(DType dtype, const std::vector<Word>& words) : bytes(1 + words.size() * sizeof(Word)) {
-    std::memcpy(bytes.data() + 1, words.data(), words.size() * sizeof(Word));
+    if (!words.empty()) std::memcpy(bytes.data() + 1, words.data(), words.size() * sizeof(Word));
     entry.dtype = dtype;
     entry.shape = {static_cast<std::int64_t>(words.size())};
     entry.data = bytes.data() + 1;
