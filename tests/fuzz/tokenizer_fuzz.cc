@@ -30,7 +30,8 @@ void check_load(std::string_view json) {
   try {
     const auto tokenizer = Tokenizer::from_json(json, "fuzz");
     const std::string_view text = json.substr(0, 200);
-    tokenizer->decode(tokenizer->encode(text));
+    const std::string back = tokenizer->decode(tokenizer->encode(text));
+    require(valid_utf8_prefix(back) == back.size());
   } catch (const Error& error) {
     require(error.code() == ErrorCode::kCorruptData || error.code() == ErrorCode::kUnsupported);
   }
@@ -70,7 +71,8 @@ void check_ids(std::string_view bytes) {
   static const auto tokenizer = Tokenizer::load(MERERUN_SOURCE_DIR "/models/demo-dense-4bit/tokenizer.json");
   std::vector<TokenId> ids;
   for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
-    ids.push_back((static_cast<unsigned char>(bytes[i]) << 8 | static_cast<unsigned char>(bytes[i + 1])) & 0x3FFF);
+    ids.push_back((static_cast<unsigned char>(bytes[i]) << 8 | static_cast<unsigned char>(bytes[i + 1])) &
+                  0x3FFF);
   }
   Detokenizer detokenizer(tokenizer, SpecialTokens::kSkip);
   std::string streamed;
