@@ -163,8 +163,8 @@ std::vector<AddedToken> Checker::added_tokens() const {
 
 // A vocabulary key outside the byte alphabet can only be the copy of an added token (a control text with,
 // say, a space in it): BPE never produces it.
-void check_foreign_keys(const TokenizerJsonReader& reader, const TokenizerFile& file) {
-  for (const auto& [key, id] : reader.foreign_keys()) {
+void check_foreign_keys(const ForeignKeys& keys, const TokenizerFile& file) {
+  for (const auto& [key, id] : keys) {
     bool is_added = false;
     for (const AddedToken& token : file.added_tokens) is_added |= token.content == key && token.id == id;
     if (!is_added) {
@@ -182,15 +182,14 @@ TokenizerFile parse_tokenizer_json(std::string_view json, std::string name) {
   }
   TokenizerFile file;
   file.name = std::move(name);
-  TokenizerJsonReader reader(file);
-  Json::sax_parse(json.begin(), json.end(), &reader);  // the reader throws on a syntax error
-  reader.finish();
-  const Checker checker(reader.rest(), file.name);
+  ForeignKeys foreign_keys;
+  const Json rest = read_tokenizer_json(json, file, foreign_keys);
+  const Checker checker(rest, file.name);
   checker.check_model();
   file.normalize_nfc = checker.wants_nfc();
   file.split_pattern = checker.split_pattern();
   file.added_tokens = checker.added_tokens();
-  check_foreign_keys(reader, file);
+  check_foreign_keys(foreign_keys, file);
   return file;
 }
 
