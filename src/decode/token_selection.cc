@@ -39,6 +39,24 @@ bool all_numeric(const float* values, std::size_t n) {
 // A weight below 2^-53 added to a sum of at least 1 leaves it unchanged; e^-36.8 is below that.
 constexpr double kVanishingExponent = -36.8;
 
+/// Sum of the candidates' weights in their order.
+double ordered_mass(const SoftmaxScale& scale, std::span<const Candidate> candidates) {
+  constexpr std::size_t kChunk = 64;  // weights first, as vector code; only the sum has an order
+  std::array<double, kChunk> weights;
+  double total = 0;
+  std::size_t start = 0;
+  for (; start + kChunk <= candidates.size(); start += kChunk) {
+    for (std::size_t i = 0; i < kChunk; ++i) {
+      const double exponent = scale.exponent(candidates[start + i].value);
+      weights[i] =
+          f64_exp_in_range(exponent > -700.0 ? exponent : -700.0);  // e^-700 is no more than nothing here
+    }
+    for (const double weight : weights) total += weight;
+  }
+  for (; start < candidates.size(); ++start) total += f64_exp(scale.exponent(candidates[start].value));
+  return total;
+}
+
 }  // namespace
 
 RowMaximum find_maximum(std::span<const float> row) {
@@ -130,9 +148,7 @@ void rank(std::vector<Candidate>& candidates) {
 }
 
 void keep_top_p(const SoftmaxScale& scale, double top_p, std::vector<Candidate>& ranked) {
-  double total = 0;
-  for (const Candidate& candidate : ranked) total += f64_exp(scale.exponent(candidate.value));
-  const double wanted = top_p * total;
+  const double wanted = top_p * ordered_mass(scale, ranked);
   double mass = 0;
   std::size_t kept = 0;
   while (kept < ranked.size() && mass < wanted) mass += f64_exp(scale.exponent(ranked[kept++].value));
@@ -192,9 +208,7 @@ void select_top_p(std::span<const float> row, const SoftmaxScale& scale, double 
 double ranked_mass(std::span<const float> row, const SoftmaxScale& scale, std::vector<Candidate>& scratch) {
   collect_noticeable(row, scale, scratch);
   rank(scratch);
-  double total = 0;
-  for (const Candidate& candidate : scratch) total += f64_exp(scale.exponent(candidate.value));
-  return total;
+  return ordered_mass(scale, scratch);
 }
 
 }  // namespace mererun
