@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/types.h"
+
+namespace mererun {
+
+/// Draft cost as a fixed share of a verification: the rule of the modelled system. The ratio is a tuning
+/// value, not a measured fact.
+struct FixedCost {
+  static constexpr double kDefaultRatio = 0.18;
+  double ratio = kDefaultRatio;  // finite, 0 < ratio <= 5
+};
+
+/// Draft cost from times measured on this machine, all in one unit.
+struct MeasuredCost {
+  std::vector<double> verify;  // [W] verify[w - 1] is the time of a verification of width w; each > 0
+  double flush = 0;            // evaluating the history's waiting transitions, once in a drafting round; >= 0
+  double draft_step = 0;       // one draft; >= 0
+};
+
+/// Every round drafts as deep as its cap allows (the `fixed` variant of benchmarks).
+struct FullDepth {};
+
+using CostModel = std::variant<MeasuredCost, FixedCost, FullDepth>;
+
+/// "measured", "fixed" or "full", as reports name the model.
+std::string_view name_of(const CostModel& cost);
+
+/// Value of MERERUN_Q35_MTP_HEAD_COST_RATIO; none unless it is a finite number in (0, 5].
+std::optional<double> parse_cost_ratio(std::string_view text);
+
+enum class DepthReason {
+  kPolicy,  // the cost model's choice
+  kProbe,   // one draft after a run of depth-0 rounds, to see whether drafting pays again
+  kBudget,  // nothing may be drafted: no room, or no token left to emit
+};
+
+struct DepthChoice {
+  int depth = 0;
+  DepthReason reason = DepthReason::kPolicy;
+};
+
+struct DepthPolicyOptions {
+  int max_depth = 0;  // D = W - 1, the most a round may draft
+  CostModel cost = FixedCost{};
+  bool probes = true;  // false leaves depth 0 permanent
+};
+
+/// Decides how many tokens the next round drafts, from how often each draft position was right so far. One a
+/// request. It changes only how much is drafted, never a token.
+///
+/// p[i] estimates the chance that draft i is right given that those before it were; E_d = sum of p[0]...p[i]
+/// for i < d is the expected number of accepted drafts at depth d.
+///
+/// Thread-safety: thread-compatible.
+class DepthPolicy {
+ public:
+  /// Errors: kInvalidArgument for a negative depth, a ratio or times out of range, or fewer than D + 1 verify
+  /// times.
+  explicit DepthPolicy(DepthPolicyOptions options);
+
+  /// Depth of the next round, at most `cap`. Does not change the state.
+  DepthChoice choose(int cap) const;
+
+  /// Learns from a round that was chosen so and had its first `accepted` drafts accepted.
+  void update(DepthChoice choice, int accepted);
+
+  int max_depth() const { return options_.max_depth; }
+  const CostModel& cost() const { return options_.cost; }
+  const std::vector<double>& estimates() const { return p_; }
+
+ private:
+  int depth_for(const FixedCost& cost, int cap) const;
+  int depth_for(const MeasuredCost& cost, int cap) const;
+  int depth_for(const FullDepth&, int cap) const { return cap; }
+
+  DepthPolicyOptions options_;
+  std::vector<double> p_;   // [D]
+  int rounds_at_zero_ = 0;  // depth-0 rounds since the last drafting one
+  int probe_gap_;           // as many of them make the next round a probe
+};
+
+/// Most drafts of a round: min(D, budget - 1, context - 1 - committed), at least 0. The round's own target
+/// choice supplies one token, so a draft that could not be emitted is never made.
+///
+/// budget     tokens the request may still emit
+/// context    limit C on positions
+/// committed  positions held by the target's layers (n)
+int draft_cap(int max_depth, std::int64_t budget, Position context, Position committed);
+
+/// Width W of a round: the option, or the model's default, at most the model's cap.
+struct BlockSize {
+  int width = 0;
+  std::optional<int> requested = std::nullopt;  // as asked for, also where it was clamped
+};
+
+/// Errors: kInvalidArgument for a request below 2.
+BlockSize resolve_block_size(std::optional<int> requested, int default_width, int width_cap);
+
+}  // namespace mererun

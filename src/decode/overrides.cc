@@ -1,0 +1,199 @@
+#include "decode/overrides.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "base/error.h"
+#include "decode/depth_policy.h"
+#include "decode/option_text.h"
+
+namespace mererun {
+
+std::string_view name_of(OverrideEffect effect) {
+  switch (effect) {
+    case OverrideEffect::kApplied: return "applied";
+    case OverrideEffect::kNoEffect: return "no-effect";
+    case OverrideEffect::kInvalid: return "invalid";
+  }
+  return "unknown";
+}
+
+void Overrides::set_effect(std::string_view name, OverrideEffect effect) {
+  for (OverrideReport& report : reports) {
+    if (report.name == name && report.effect != OverrideEffect::kInvalid) report.effect = effect;
+  }
+}
+
+namespace {
+
+/// A whole number in [low, high] and nothing else.
+template <typename Integer>
+std::optional<Integer> parse_integer(std::string_view text, Integer low,
+                                     Integer high = std::numeric_limits<Integer>::max()) {
+  const std::string word = normalised(text);
+  Integer value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || value < low || value > high)
+    return std::nullopt;
+  return value;
+}
+
+std::optional<bool> parse_switch(std::string_view text) {
+  const std::optional<Speculation> spoken = parse_speculation(text);
+  if (!spoken || *spoken == Speculation::kAuto) return std::nullopt;
+  return *spoken == Speculation::kOn;
+}
+
+/// Stores a parsed value and says whether there was one.
+template <typename Field, typename Value>
+bool store(Field& field, const std::optional<Value>& value) {
+  if (value) field = *value;
+  return value.has_value();
+}
+
+bool store_text(std::optional<std::string>& field, std::string_view text) {
+  field = std::string(text);
+  return true;
+}
+
+bool parse_model_folders(Overrides& overrides, std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(':'), text.size());
+    if (end > 0) overrides.model_folders.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return true;
+}
+
+bool parse_backend(Overrides& overrides, std::string_view text) {
+  const std::string word = normalised(text);
+  if (word != "auto" && word != "cpu" && word != "cuda") return false;
+  overrides.backend = word;
+  return true;
+}
+
+bool parse_level(Overrides& overrides, std::string_view text) {
+  try {
+    overrides.log_level = parse_log_level(normalised(text));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+struct Variable {
+  std::string_view name;
+  /// Reads a non-empty value; false when it is invalid. Null for a variable that nothing here depends on.
+  bool (*read)(Overrides& overrides, std::string_view text);
+  std::string_view expected = {};
+};
+
+constexpr std::string_view kSwitch = "0 or 1";
+
+constexpr Variable kVariables[] = {
+    {"MERERUN_MODELS", parse_model_folders},
+    {"MERERUN_API_KEY", [](Overrides& o, std::string_view t) { return store_text(o.api_key, t); }},
+    {"MERERUN_BACKEND", parse_backend, "auto, cpu or cuda"},
+    {"MERERUN_DEVICE", [](Overrides& o, std::string_view t) { return store(o.device, parse_integer(t, 0)); },
+     "an integer of at least 0"},
+    {"MERERUN_THREADS",
+     [](Overrides& o, std::string_view t) { return store(o.threads, parse_integer(t, 1)); },
+     "an integer of at least 1"},
+    {"MERERUN_LOG", parse_level, "error, warn, info or debug"},
+    {"MERERUN_Q35_MTP_SPECULATION",
+     [](Overrides& o, std::string_view t) { return store(o.speculation, parse_speculation(t)); },
+     "0, false, no, off, 1, true, yes or on"},
+    {"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS",
+     [](Overrides& o, std::string_view t) { return store(o.min_prompt_tokens, parse_integer(t, 0)); },
+     "an integer of at least 0"},
+    {"MERERUN_Q35_MTP_BLOCK_SIZE",
+     [](Overrides& o, std::string_view t) { return store(o.block_size, parse_integer(t, 2)); },
+     "an integer of at least 2"},
+    {"MERERUN_Q35_MTP_HEAD_COST_RATIO",
+     [](Overrides& o, std::string_view t) {
+       return store(o.head_cost_ratio, parse_cost_ratio(normalised(t)));
+     },
+     "a number above 0 and at most 5"},
+    {"MERERUN_Q35_MTP_STREAM_HISTORY",
+     [](Overrides& o, std::string_view t) {
+       o.stream_history = parse_stream_history(t);
+       return true;
+     }},
+    {"MERERUN_Q35_MTP_PIPELINED_FALLBACK",
+     [](Overrides& o, std::string_view t) { return store(o.pipelined_fallback, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_MTP_PROFILE",
+     [](Overrides& o, std::string_view t) { return store(o.profile, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_EXACT_Q4_EXPERTS", nullptr},
+    {"MERERUN_Q35_FUSED_SWITCH_GLU",
+     [](Overrides& o, std::string_view t) { return store(o.fused_switch_glu, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_PREFIX_KV_CACHE",
+     [](Overrides& o, std::string_view t) { return store(o.prefix_cache, parse_switch(t)); }, kSwitch},
+    {"MERERUN_PREFIX_CACHE_BYTES",
+     [](Overrides& o, std::string_view t) {
+       return store(o.prefix_cache_bytes, parse_integer(t, std::uint64_t{0}));
+     },
+     "a number of bytes"},
+    {"MERERUN_Q35_PREFILL_CHUNK_TOKENS",
+     [](Overrides& o, std::string_view t) {
+       return store(o.prefill_chunk_tokens, parse_integer(t, 64, 8192));
+     },
+     "an integer from 64 to 8192"},
+    {"MERERUN_Q35_CONTINUOUS_BATCHING",
+     [](Overrides& o, std::string_view t) { return store(o.continuous_batching, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_FUSED_QKV", nullptr},
+    {"MERERUN_Q35_SCOPED_COMPILE", nullptr},
+    {"MERERUN_Q35_ASYNC_DECODE_BLOCKS", nullptr},
+    {"MERERUN_Q35_BATCHED_GPU_SAMPLING", nullptr},
+    {"MERERUN_Q38_EXACT_WIDE_Q4", nullptr},
+    {"MERERUN_Q38_EXACT_WIDE_Q4_SHAPES", nullptr},
+    {"MERERUN_Q38_EXACT_WIDE_DENSE", nullptr},
+    {"MERERUN_Q38_EXACT_WIDE_DENSE_SHAPES", nullptr},
+    {"MERERUN_Q38_EXACT_WIDE_QSA", nullptr},
+    {"MERERUN_Q38_EXACT_WIDE_MOE", nullptr},
+    {"MERERUN_Q35_DEBUG_PROMPT_TOKENS",
+     [](Overrides& o, std::string_view t) { return store_text(o.debug_prompt_tokens, t); }},
+    {"MERERUN_TEST_Q35_TRANSFER",
+     [](Overrides& o, std::string_view t) { return store(o.test_transfer, parse_switch(t)); }, kSwitch},
+    {"MERERUN_TEST_Q35_TRANSFER_MODEL_ID",
+     [](Overrides& o, std::string_view t) { return store_text(o.test_transfer_model_id, t); }},
+    {"MERERUN_TEST_Q35_TRANSFER_MODEL_ROOT",
+     [](Overrides& o, std::string_view t) { return store_text(o.test_transfer_model_root, t); }},
+};
+
+bool has_own_prefix(std::string_view name) {
+  return name.starts_with("MERERUN_Q35_") || name.starts_with("MERERUN_Q38_");
+}
+
+OverrideEffect read_variable(const Variable& variable, std::string_view value, Overrides& overrides) {
+  if (variable.read == nullptr || normalised(value).empty()) return OverrideEffect::kNoEffect;
+  if (variable.read(overrides, value)) return OverrideEffect::kApplied;
+  overrides.warnings.push_back(
+      fmt::format("{}: expected {}, got \"{}\"; it is ignored", variable.name, variable.expected, value));
+  return OverrideEffect::kInvalid;
+}
+
+}  // namespace
+
+Overrides parse_overrides(const std::map<std::string, std::string>& variables) {
+  Overrides overrides;
+  for (const auto& [name, value] : variables) {
+    const Variable* known =
+        std::find_if(std::begin(kVariables), std::end(kVariables),
+                     [&name = name](const Variable& variable) { return variable.name == name; });
+    if (known != std::end(kVariables)) {
+      const OverrideEffect effect = read_variable(*known, value, overrides);
+      overrides.reports.push_back({name, name == "MERERUN_API_KEY" ? "(set)" : value, effect});
+    } else if (has_own_prefix(name)) {
+      overrides.warnings.push_back(
+          fmt::format("{}: expected the name of a variable, got an unknown one", name));
+      overrides.reports.push_back({name, value, OverrideEffect::kInvalid});
+    }
+  }
+  return overrides;
+}
+
+}  // namespace mererun
