@@ -224,6 +224,43 @@ TEST_P(AttentionTest, PrepareNormsRotatesAndStores) {
   EXPECT_LT(relative_error(q, expected_q), 5e-7);
 }
 
+TEST_P(AttentionTest, PrepareFollowsTheContractBitForBit) {
+  constexpr int kRows = 4;
+  const Layer layer(kRows, 2);
+  KvPages pages(*ops_, 1, kKvHeads, kDim);
+  const std::vector<float> q = layer.prepare(*ops_, pages, 0, kRows);
+  const auto normed = [&](const float* x, const std::vector<float>& w, int position) {
+    const float r = 1.0f / std::sqrt(numerics::sum_of_squares(x, kDim) / kDim + 1e-6f);
+    std::vector<float> y;
+    for (int d = 0; d < kDim; ++d) y.push_back(x[d] * r * w[static_cast<std::size_t>(d)]);
+    for (std::size_t i = 0; i < kRotary / 2; ++i) {
+      const auto at = static_cast<std::size_t>(position * kRotary / 2) + i;
+      const float first = y[i], second = y[i + kRotary / 2];
+      y[i] = std::fma(first, layer.cosine[at], -(second * layer.sine[at]));
+      y[i + kRotary / 2] = std::fma(second, layer.cosine[at], first * layer.sine[at]);
+    }
+    return y;
+  };
+  const auto expect_stored = [](const KvPages::Vector& stored, const std::vector<float>& x) {
+    float absmax = 0;
+    for (float value : x) absmax = std::max(absmax, std::fabs(value));
+    EXPECT_EQ(stored.scale, absmax / 32512.0f);
+    for (std::size_t d = 0; d < x.size(); ++d)
+      EXPECT_EQ(stored.codes[d], std::nearbyint(x[d] / stored.scale)) << d;
+  };
+  for (int t = 0; t < kRows; ++t) {
+    for (int h = 0; h < kHeads; ++h) {
+      SCOPED_TRACE(testing::Message() << "row " << t << ", head " << h);
+      expect_same_bits(rows_of(q, kDim, t * kHeads + h, 1),
+                       normed(layer.q_gate.data() + (t * kHeads + h) * 2 * kDim, layer.q_norm, t));
+    }
+    for (int h = 0; h < kKvHeads; ++h) {
+      expect_stored(pages.key(h, t), normed(layer.k.data() + (t * kKvHeads + h) * kDim, layer.k_norm, t));
+      expect_stored(pages.value(h, t), rows_of(layer.v, kDim, t * kKvHeads + h, 1));
+    }
+  }
+}
+
 TEST_P(AttentionTest, OneKeyReturnsItsGatedValue) {
   const Layer layer(1);
   KvPages pages(*ops_, 1, kKvHeads, kDim);

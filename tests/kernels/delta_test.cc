@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/numerics.h"
 #include "tests/kernels/backends.h"
 #include "tests/kernels/op_data.h"
 
@@ -306,6 +307,85 @@ TEST_P(DeltaTest, StepAgreesWithTheRecurrenceInDouble) {
   expect_same_bits(got.out, defined.out);
   expect_same_bits(got.u, defined.u);
   expect_same_bits(got.state, defined.state);
+}
+
+/// S · x of one head in the contract's order, for column c.
+float sum_in_lanes(const std::vector<float>& column, const float* x) {
+  std::vector<float> a(16, 0.0f);
+  for (std::size_t i = 0; i < column.size(); ++i) a[i % 16] = std::fma(column[i], x[i], a[i % 16]);
+  std::vector<float> lines;
+  for (std::size_t i = 0; i < 16; i += 4) lines.push_back((a[i] + a[i + 1]) + (a[i + 2] + a[i + 3]));
+  return (lines[0] + lines[1]) + (lines[2] + lines[3]);
+}
+
+TEST_P(DeltaTest, StepFollowsTheContractBitForBit) {
+  constexpr int kRows = 5;
+  const Inputs inputs = make_inputs(kShape, kRows, 10);
+  const Prepared x = prepare(*ops_, inputs, 0, kRows, inputs.window);
+  Numbers numbers(11);
+  const std::vector<float> start =
+      numbers.normals(size(kShape.value_heads * kShape.key_dim, kShape.value_dim), 0.1f);
+  std::vector<float> state = start, out(size(kRows, kShape.value_width())), u(out.size());
+  for (int h = 0; h < kShape.value_heads; ++h) {
+    for (int c = 0; c < kShape.value_dim; ++c) {
+      const auto at = [&](int i) -> float& {
+        return state[size(h * kShape.key_dim + i, kShape.value_dim) + static_cast<std::size_t>(c)];
+      };
+      std::vector<float> column;
+      for (int i = 0; i < kShape.key_dim; ++i) column.push_back(at(i));
+      for (int t = 0; t < kRows; ++t) {
+        const float* q = x.q.data() + t * kShape.key_width() + h / 3 * kShape.key_dim;
+        const float* k = x.k.data() + t * kShape.key_width() + h / 3 * kShape.key_dim;
+        const auto head = size(t, kShape.value_heads) + static_cast<std::size_t>(h);
+        const auto place = size(t, kShape.value_width()) + static_cast<std::size_t>(h * kShape.value_dim + c);
+        for (float& s : column) s = x.alpha[head] * s;
+        u[place] = x.beta[head] * (x.v[place] - sum_in_lanes(column, k));
+        for (std::size_t i = 0; i < column.size(); ++i) column[i] = std::fma(u[place], k[i], column[i]);
+        out[place] = sum_in_lanes(column, q);
+      }
+      for (int i = 0; i < kShape.key_dim; ++i) at(i) = column[static_cast<std::size_t>(i)];
+    }
+  }
+  const Stepped got = step(*ops_, kShape, x, start);
+  expect_same_bits(got.u, u);
+  expect_same_bits(got.out, out);
+  expect_same_bits(got.state, state);
+}
+
+TEST_P(DeltaTest, PrepareFollowsTheContractBitForBit) {
+  const Inputs x = make_inputs(kShape, 5, 12);
+  const Prepared got = prepare(*ops_, x, 0, 5, x.window);
+  const int c = kShape.conv_channels();
+  std::vector<float> past = x.window;
+  past.insert(past.end(), x.inputs.begin(), x.inputs.end());
+  Prepared expected;
+  for (int t = 0; t < 5; ++t) {
+    std::vector<float> mixed;
+    for (std::size_t ch = 0; ch < static_cast<std::size_t>(c); ++ch) {
+      float acc = 0;
+      for (int j = 0; j < 4; ++j)
+        acc = std::fma(x.conv_weight[size(j, c) + ch], past[size(t + j, c) + ch], acc);
+      mixed.push_back(acc * numerics::sigmoid_f32(acc));
+    }
+    for (int part = 0; part < 2; ++part) {
+      for (int h = 0; h < kShape.key_heads; ++h) {
+        const float* head = mixed.data() + part * kShape.key_width() + h * kShape.key_dim;
+        const float r = 1.0f / std::sqrt(numerics::sum_of_squares(head, kShape.key_dim) + 1e-6f);
+        for (int i = 0; i < kShape.key_dim; ++i) {
+          if (part == 0) expected.q.push_back(head[i] * r * static_cast<float>(1 / std::sqrt(32.0)));
+          if (part == 1) expected.k.push_back(head[i] * r);
+        }
+      }
+    }
+    expected.v.insert(expected.v.end(), mixed.begin() + 2 * kShape.key_width(), mixed.end());
+    for (std::size_t h = 0; h < static_cast<std::size_t>(kShape.value_heads); ++h) {
+      const std::size_t at = size(t, kShape.value_heads) + h;
+      const float step = numerics::softplus_f32(x.a[at] + x.dt_bias[h]);
+      expected.alpha.push_back(numerics::exp_f32(-numerics::exp_f32(x.a_log[h]) * step));
+      expected.beta.push_back(numerics::sigmoid_f32(x.b[at]));
+    }
+  }
+  expect_same(got, expected);
 }
 
 TEST_P(DeltaTest, VerificationLeavesTheStateAndReplayRestoresAnyPrefix) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/numerics.h"
 #include "tests/kernels/backends.h"
 #include "tests/kernels/op_data.h"
 
@@ -60,6 +61,32 @@ TEST_P(RmsNormTest, IsAccurateAndMatchesTheDefinition) {
   }
 }
 
+/// 1 / sqrt(S / n + eps) with S in the contract's lanes.
+float inverse_rms(const float* x, int n, float eps) {
+  std::vector<float> lanes(n >= 1024 ? 256 : 32, 0.0f);
+  for (int i = 0; i < n; ++i) {
+    float& lane = lanes[static_cast<std::size_t>(i) % lanes.size()];
+    lane = std::fma(x[i], x[i], lane);
+  }
+  for (std::size_t step = lanes.size() / 2; step > 0; step /= 2) {
+    for (std::size_t i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+  }
+  return 1.0f / std::sqrt(lanes[0] / static_cast<float>(n) + eps);
+}
+
+TEST_P(RmsNormTest, FollowsTheContractBitForBit) {
+  for (int n : {20, 128, 1023, 1024, 2560}) {
+    Numbers numbers(static_cast<std::uint32_t>(n));
+    const std::vector<float> x = numbers.normals(static_cast<std::size_t>(n));
+    const std::vector<float> w = numbers.normals(static_cast<std::size_t>(n));
+    const float r = inverse_rms(x.data(), n, 1e-6f);
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < x.size(); ++i) expected.push_back((x[i] * r) * w[i]);
+    SCOPED_TRACE(n);
+    expect_same_bits(run(*ops_, x, w, 1, 1e-6f), expected);
+  }
+}
+
 TEST_P(RmsNormTest, WorksInPlaceAndOnColumnRanges) {
   Numbers numbers(2);
   const std::vector<float> x = numbers.normals(2 * 96), w = numbers.normals(32);
@@ -114,6 +141,14 @@ TEST_P(GatedRmsNormTest, NormsEachHeadThenGates) {
       return in.values();
     };
     EXPECT_LT(relative_error(run(*ops_), expected), 5e-7);
+    std::vector<float> exact;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float r = inverse_rms(x.data() + i / kDim * kDim, kDim, 1e-6f);
+      const float gate =
+          activation == GateActivation::kSilu ? numerics::silu_f32(z[i]) : numerics::sigmoid_f32(z[i]);
+      exact.push_back(((x[i] * r) * w[i % kDim]) * gate);
+    }
+    expect_same_bits(run(*ops_), exact);
     expect_same_bits(run(*ops_), run(*definition_));
   }
 }
