@@ -1,0 +1,120 @@
+#include "cli/commands.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "cli/program_context.h"
+
+namespace mererun {
+
+namespace {
+
+template <typename Options>
+using Body = int (*)(const Options&, ProgramContext&);
+
+template <typename Options>
+class TypedCommand final : public Command {
+ public:
+  TypedCommand(Text text, Body<Options> body) : Command(std::move(text)), body_(body) {
+    declare(table_, options_);
+  }
+
+  const OptionTable& options() const override { return table_; }
+  const OutputFlags& output() const override { return options_.output; }
+  bool is_built() const override { return body_ != nullptr; }
+  void apply_variables(const Environment& environment) override { apply_environment(environment, options_); }
+  void check() override { validate(options_); }
+
+  int run(ProgramContext& context) override {
+    if (body_ == nullptr) {
+      throw Error(
+          ErrorCode::kUnsupported,
+          text().words + ": expected a command that this build has, got one that it lacks (unsupported)",
+          "mere.run --help marks the commands that this build lacks");
+    }
+    return body_(options_, context);
+  }
+
+ private:
+  Options options_;
+  OptionTable table_;
+  Body<Options> body_;
+};
+
+template <typename Options>
+std::unique_ptr<Command> command(Command::Text text, Body<Options> body) {
+  return std::make_unique<TypedCommand<Options>>(std::move(text), body);
+}
+
+}  // namespace
+
+// A command that this build lacks has nullptr for its body: its options are parsed and checked all the same.
+std::vector<std::unique_ptr<Command>> make_commands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(
+      command<TextChatOptions>({.words = "text chat",
+                                .summary = "answer a prompt, or hold a conversation",
+                                .details = "The reply goes to stdout, everything else to stderr. Ctrl-C ends "
+                                           "the reply at the end of the round and "
+                                           "prints what exists; a second Ctrl-C ends the program.",
+                                .examples = {"text chat --prompt \"Write a function that adds two numbers.\"",
+                                             "text chat --interactive --model demo-moe-4bit",
+                                             "text chat --temperature 0 --stats < question.txt"}},
+                               nullptr));
+  commands.push_back(command<ModelListOptions>({.words = "model list",
+                                                .summary = "the installed models",
+                                                .details = {},
+                                                .examples = {"model list --all", "model list --json"}},
+                                               nullptr));
+  commands.push_back(command<ModelInspectOptions>(
+      {.words = "model inspect",
+       .summary = "what a checkpoint holds, needs and lacks",
+       .details =
+           "Prints geometry, precision by tensor group, draft head, norm conventions and the memory needed. "
+           "Problems of the checkpoint give exit status 65.",
+       .examples = {"model inspect --model demo-moe-4bit",
+                    "model inspect -m path/to/checkpoint --verify --json"}},
+      nullptr));
+  commands.push_back(command<ModelQualifyOptions>(
+      {.words = "model qualify",
+       .summary = "prove drafting and the prefix cache exact on a model",
+       .details =
+           "Runs cold, replayed, serial and follow-up generations and compares every token. A step that does "
+           "not hold gives exit status 1.",
+       .examples = {"model qualify --model demo-moe-4bit --json"}},
+      nullptr));
+  commands.push_back(command<BenchmarkMtpOptions>(
+      {.words = "model benchmark q36-mtp",
+       .summary = "generation speed: serial, adaptive and forced drafting",
+       .details =
+           "Each variant generates the same tokens with its own generator; outputs that differ give exit "
+           "status 1. The prefix cache and batching are off.",
+       .examples = {"model benchmark q36-mtp --decode-tokens 256",
+                    "model benchmark q36-mtp --model demo-moe-4bit --prompt-repeat-values 50,150 --json"}},
+      nullptr));
+  commands.push_back(command<BenchmarkVerificationOptions>(
+      {.words = "model benchmark q38-verification",
+       .summary = "verification rate of the target by width",
+       .details =
+           "Feeds the model's own serial output in slices of each width. Drafting and rollback are excluded: "
+           "this is capacity, not generation speed. A row that differs gives exit status 1.",
+       .examples = {"model benchmark q38-verification --widths 1,4,8 --tokens 256"}},
+      nullptr));
+  commands.push_back(command<ApiServeOptions>(
+      {.words = "api serve",
+       .summary = "serve a model over HTTP",
+       .details = "Speaks the chat-completions and messages forms. SIGTERM finishes the active requests, for "
+                  "at most "
+                  "30 seconds, and exits with status 0.",
+       .examples = {"api serve --port 8080", "api serve --model demo-moe-4bit --preflight"}},
+      nullptr));
+  commands.push_back(command<ModelConvertOptions>(
+      {.words = "model convert",
+       .summary = "quantise a checkpoint",
+       .details = "Writes to a temporary folder that is renamed when it is complete.",
+       .examples = {"model convert --source path/to/bf16 --output path/to/q4 --bits 4"}},
+      nullptr));
+  return commands;
+}
+
+}  // namespace mererun

@@ -1,0 +1,131 @@
+#include "base/error.h"
+#include "cli/environment.h"
+#include "cli/option_table.h"
+#include "cli/options.h"
+#include "cli/value_parsing.h"
+
+namespace mererun {
+
+namespace {
+
+constexpr double kLargestCostRatio = 5;
+
+void parse_cost(const std::string& name, const std::string& value, DraftingFlags& flags) {
+  flags.mtp_cost = value == "measured" ? MtpCost::kMeasured : MtpCost::kFixed;
+  flags.mtp_cost_ratio.reset();
+  if (value == "measured" || value == "fixed") return;
+  const auto ratio = parse_number(value);
+  if (!ratio || *ratio <= 0 || *ratio > kLargestCostRatio) {
+    fail_expected(ErrorCode::kInvalidArgument, name, "measured, fixed or a number above 0 and at most 5",
+                  "\"" + value + "\"");
+  }
+  flags.mtp_cost_ratio = *ratio;
+}
+
+void parse_speculation(const std::string& name, const std::string& value, DraftingFlags& flags) {
+  if (value == "auto") {
+    flags.speculation.reset();
+  } else if (value == "on" || value == "off") {
+    flags.speculation = value == "on";
+  } else {
+    fail_expected(ErrorCode::kInvalidArgument, name, "one of auto, on, off", "\"" + value + "\"");
+  }
+}
+
+void parse_route(const std::string& name, const std::string& value, DraftingFlags& flags) {
+  if (value != "auto" && value != "serial") {
+    fail_expected(ErrorCode::kInvalidArgument, name, "one of auto, serial", "\"" + value + "\"");
+  }
+  flags.is_serial_route = value == "serial";
+}
+
+}  // namespace
+
+void declare_model(OptionTable& table, ModelFlags& flags, const std::string& default_model) {
+  table.group("Model");
+  table.text({.names = "--model",
+              .value = "ID|PATH",
+              .help = "id of an installed model, or a checkpoint folder",
+              .default_text = default_model},
+             flags.model);
+  table.text({.names = "-m,--model-root",
+              .value = "DIR",
+              .help = "checkpoint folder; --model then says whose defaults apply",
+              .default_text = {}},
+             flags.model_root);
+  table.text({.names = "--mtp-root",
+              .value = "DIR",
+              .help = "folder of the draft head",
+              .default_text = "the model's own"},
+             flags.mtp_root);
+}
+
+void declare_device(OptionTable& table, DeviceFlags& flags) {
+  table.group("Device");
+  table.choice({.names = "--backend",
+                .value = "NAME",
+                .help = "auto, cpu or cuda; results are the same bits on each",
+                .default_text = "auto"},
+               {"auto", "cpu", "cuda"}, flags.backend);
+  table.integer({.names = "--device", .value = "N", .help = "index of the GPU", .default_text = "0"},
+                {0, 1023}, flags.device);
+  table.integer({.names = "--threads", .value = "N", .help = "CPU threads", .default_text = "physical cores"},
+                {1, 1024}, flags.threads);
+}
+
+void declare_drafting(OptionTable& table, DraftingFlags& flags) {
+  table.group("Drafting (changes speed, never the text)");
+  table.custom({.names = "--speculation",
+                .value = "auto|on|off",
+                .help = "draft with the model's MTP head",
+                .default_text = "auto, the model's own default"},
+               [&flags](const auto& name, const auto& value) { parse_speculation(name, value, flags); });
+  table.integer(
+      {.names = "--mtp-block-size",
+       .value = "W",
+       .help = "rows a verification may have, drafts plus one; at least 2, clamped to the model's cap",
+       .default_text = "by model, 8 or 4"},
+      {.low = 2}, flags.mtp_block_size);
+  table.custom(
+      {.names = "--mtp-cost",
+       .value = "measured|fixed|R",
+       .help = "what a draft costs when the depth is chosen: measured at warm-up, the standard ratio, or R "
+               "with 0 < R <= 5",
+       .default_text = "measured"},
+      [&flags](const auto& name, const auto& value) { parse_cost(name, value, flags); });
+  table.custom({.names = "--route",
+                .value = "auto|serial",
+                .help = "serial: one token a pass, unpipelined; the oracle of every other route",
+                .default_text = "auto"},
+               [&flags](const auto& name, const auto& value) { parse_route(name, value, flags); });
+}
+
+void declare_output(OptionTable& table, OutputFlags& flags) {
+  table.group("Output");
+  table.toggle({.names = "--json", .value = {}, .help = "report as JSON on stdout", .default_text = {}},
+               flags.json);
+  table.toggle({.names = "--quiet", .value = {}, .help = "no progress, errors only", .default_text = {}},
+               flags.quiet);
+  table.choice({.names = "--log-level",
+                .value = "LEVEL",
+                .help = "error, warn, info or debug, on stderr",
+                .default_text = "warn"},
+               {"error", "warn", "info", "debug"}, flags.log_level);
+}
+
+void apply_environment(const Environment& environment, CommonOptions& options) {
+  if (const auto value = environment.text("MERERUN_BACKEND")) options.device.backend = *value;
+  if (const auto value = environment.integer("MERERUN_DEVICE")) options.device.device = *value;
+  if (const auto value = environment.integer("MERERUN_THREADS")) options.device.threads = *value;
+  if (const auto value = environment.text("MERERUN_LOG")) options.output.log_level = *value;
+  if (const auto value = environment.boolean("MERERUN_Q35_MTP_SPECULATION"))
+    options.drafting.speculation = *value;
+  if (const auto value = environment.integer("MERERUN_Q35_MTP_BLOCK_SIZE"))
+    options.drafting.mtp_block_size = *value;
+  if (const auto value = environment.number("MERERUN_Q35_MTP_HEAD_COST_RATIO")) {
+    // The variable sets the ratio of the fixed rule; the measured rule has none.
+    options.drafting.mtp_cost_ratio = *value;
+  }
+}
+
+}  // namespace mererun

@@ -1,0 +1,94 @@
+// The one file that includes CLI11: it takes seconds to compile. CLI11 splits the words into options and
+// values; checking values, naming what is wrong and printing help are done on our own tables.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/nearest_name.h"
+#include "cli/option_table.h"
+
+namespace mererun {
+
+namespace {
+
+constexpr const char* kHelpNames = "-h,--help";
+
+std::vector<std::string> known_names(const OptionTable& table) {
+  std::vector<std::string> names = {"--help"};
+  for (const OptionSpec& option : table.options()) {
+    const auto more = option.all_names();
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_extra(const std::string& where, const OptionTable& table, const std::string& extra) {
+  if (!extra.starts_with('-') || extra == "-") {
+    throw Error(ErrorCode::kInvalidArgument, where + ": expected options, got the word \"" + extra + "\"",
+                "quote a value that holds spaces");
+  }
+  const std::string name = extra.substr(0, extra.find('='));
+  // A name of one letter is near to every other.
+  const std::string nearest = name.size() > 2 ? nearest_name(name, known_names(table)) : std::string();
+  throw Error(
+      ErrorCode::kInvalidArgument, where + ": expected a known option, got " + name,
+      nearest.empty() ? "mere.run " + where + " --help lists the options" : "did you mean " + nearest + "?");
+}
+
+// Values of the options in the order of the table, so that messages do not depend on the parser's own order.
+void apply_values(const OptionTable& table, const std::vector<CLI::Option*>& parsed) {
+  for (std::size_t i = 0; i < parsed.size(); ++i) {
+    const OptionSpec& option = table.options()[i];
+    const std::vector<std::string>& values = parsed[i]->results();
+    if (values.size() > 1 && !option.is_repeatable) {
+      fail_expected(ErrorCode::kInvalidArgument, option.long_name(), "one value",
+                    std::to_string(values.size()) + " of them");
+    }
+    if (option.is_switch()) {
+      if (std::ranges::any_of(values, [](const std::string& value) { return value != "true"; })) {
+        fail_expected(ErrorCode::kInvalidArgument, option.long_name(), "no value",
+                      "\"" + values.front() + "\"");
+      }
+      if (!values.empty()) option.apply({});
+    } else {
+      for (const std::string& value : values) option.apply(value);
+    }
+  }
+}
+
+}  // namespace
+
+ParseOutcome parse_arguments(const std::string& where, const OptionTable& table,
+                             const std::vector<std::string>& arguments) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  CLI::Option* help = app.add_flag(kHelpNames);
+  const CLI::callback_t ignore = [](const CLI::results_t&) { return true; };
+  std::vector<CLI::Option*> parsed;
+  for (const OptionSpec& option : table.options()) {
+    CLI::Option* added = app.add_option(option.text.names, ignore);
+    if (option.is_switch()) {
+      added->type_size(0)->expected(0, 1)->default_str("true");
+    } else {
+      added->type_size(1)->expected(1);
+    }
+    added->take_all();
+    parsed.push_back(added);
+  }
+  try {
+    // CLI11 takes its arguments from the back.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    if (help->count() > 0) return {.wants_help = true};
+    const std::string message = error.what();
+    fail_expected(ErrorCode::kInvalidArgument, where + " " + message.substr(0, message.find(':')), "a value",
+                  "none");
+  }
+  if (help->count() > 0) return {.wants_help = true};
+  if (!app.remaining().empty()) refuse_extra(where, table, app.remaining().front());
+  apply_values(table, parsed);
+  return {};
+}
+
+}  // namespace mererun

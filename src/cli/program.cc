@@ -1,0 +1,100 @@
+#include "cli/program.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <new>
+
+#include "base/build_info.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/exit_codes.h"
+#include "cli/interrupts.h"
+#include "cli/json_output.h"
+#include "cli/program_context.h"
+
+namespace mererun {
+
+namespace {
+
+void set_logging(const OutputFlags& output) {
+  set_log_level(output.quiet ? LogLevel::kError : parse_log_level(output.log_level));
+}
+
+int dispatch(const std::vector<std::string>& arguments, const Environment& environment,
+             const std::string& program_path) {
+  if (arguments.size() == 1 && arguments.front() == "--version") {
+    write_stdout(version_text());
+    return kExitDone;
+  }
+  const auto commands = make_commands();
+  std::size_t used = 0;
+  Command* command = find_command(commands, arguments, used);
+  if (command == nullptr) {
+    std::string words;
+    for (std::size_t i = 0; i < used; ++i) words += (i == 0 ? "" : " ") + arguments[i];
+    write_stdout(words.empty() ? main_help(commands) : group_help(commands, words));
+    return kExitDone;
+  }
+
+  command->apply_variables(environment);
+  const std::vector<std::string> rest(arguments.begin() + static_cast<std::ptrdiff_t>(used), arguments.end());
+  if (parse_arguments(command->text().words, command->options(), rest).wants_help) {
+    write_stdout(command->help());
+    return kExitDone;
+  }
+  command->check();
+  set_logging(command->output());
+  for (const std::string& warning : environment.warnings())
+    log(LogLevel::kWarn, "environment", "{}", warning);
+
+  Interrupts interrupts;
+  ProgramContext context{environment, interrupts, Terminal::of_process(), program_path};
+  return command->run(context);
+}
+
+int fail(const std::string& message, int status) {
+  std::fputs(("mere.run: error: " + message + "\n").c_str(), stderr);
+  return status;
+}
+
+}  // namespace
+
+Terminal Terminal::of_process() {
+  Terminal terminal{isatty(STDIN_FILENO) == 1, isatty(STDOUT_FILENO) == 1, isatty(STDERR_FILENO) == 1, 80};
+  winsize size = {};
+  if (terminal.is_stderr && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    terminal.stderr_columns = size.ws_col;
+  }
+  return terminal;
+}
+
+std::string error_text(const Error& error) {
+  std::string text = fmt::format("mere.run: error: {}\n", error.what());
+  if (!error.hint().empty()) text += fmt::format("hint: {}\n", error.hint());
+  return text;
+}
+
+std::string version_text() {
+  return fmt::format("mere.run {} ({})\nbackends: {}\nnumeric contract: {}\n", project_version(),
+                     build_commit(), MERERUN_BACKENDS, kNumericContractVersion);
+}
+
+int run_program(const std::vector<std::string>& arguments, const Environment& environment,
+                const std::string& program_path) {
+  try {
+    return dispatch(arguments, environment, program_path);
+  } catch (const Error& error) {
+    std::fputs(error_text(error).c_str(), stderr);
+    return exit_code_of(error.code());
+  } catch (const std::bad_alloc&) {
+    return fail("memory: expected more of it, got none from the system", kExitOutOfMemory);
+  } catch (const std::exception& error) {
+    return fail(fmt::format("internal: expected no exception here, got {}", error.what()), kExitFailure);
+  }
+}
+
+}  // namespace mererun

@@ -1,0 +1,166 @@
+// The built program from outside: exit statuses, streams, help.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <ostream>
+
+#include "cli/commands.h"
+#include "cli/help_text.h"
+#include "tests/cli/run_binary.h"
+
+namespace mererun::testing {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+std::string stored_help(std::string words) {
+  for (char& c : words) {
+    if (c == ' ') c = '_';
+  }
+  std::ifstream stream(std::string(MERERUN_SOURCE_DIR "/tests/cli/help/") + (words.empty() ? "main" : words) +
+                       ".txt");
+  EXPECT_TRUE(stream.good()) << words;
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+TEST(HelpSurfaces, EqualTheStoredTexts) {
+  const auto main = run_binary({"--help"});
+  EXPECT_EQ(main.status, 0);
+  EXPECT_EQ(main.output, stored_help("")) << "scripts/check.sh --update-help stores the new text";
+  for (const auto& command : make_commands()) {
+    std::vector<std::string> words = command->words();
+    words.push_back("--help");
+    const auto result = run_binary(words);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.errors, "");
+    EXPECT_EQ(result.output, stored_help(command->text().words))
+        << "scripts/check.sh --update-help stores the new text";
+  }
+}
+
+TEST(HelpSurfaces, FitTheirColumns) {
+  const auto commands = make_commands();
+  std::string text = main_help(commands) + group_help(commands, "model");
+  for (const auto& command : commands) text += command->help();
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const auto end = text.find('\n', begin);
+    EXPECT_LE(end - begin, kHelpColumns) << text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+TEST(HelpSurfaces, HelpWinsOverEverythingElse) {
+  EXPECT_EQ(run_binary({"text", "chat", "--top-p", "7", "-h"}).status, 0);
+  EXPECT_EQ(run_binary({"text", "chat", "--nonsense", "--help"}).status, 0);
+  EXPECT_THAT(run_binary({"model", "--help"}).output, HasSubstr("model benchmark q38-verification"));
+}
+
+TEST(Version, HasItsFourParts) {
+  const auto result = run_binary({"--version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, MatchesRegex("mere\\.run [0-9]+\\.[0-9]+\\.[0-9]+ \\(([0-9a-f]+|unknown)\\)\n"
+                                          "backends: cpu(, cuda)?\nnumeric contract: [0-9]+\n"));
+}
+
+struct Refusal {
+  const char* name;
+  std::vector<std::string> arguments;
+  int status;
+  const char* message;  // what follows "mere.run: error: "
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* stream) { *stream << refusal.name; }
+
+class ExitCodes : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ExitCodes, OneErrorLineAndNothingOnStdout) {
+  const Refusal& refusal = GetParam();
+  const auto result = run_binary(refusal.arguments);
+  EXPECT_EQ(result.status, refusal.status);
+  EXPECT_EQ(result.output, "");
+  EXPECT_THAT(result.errors, StartsWith(std::string("mere.run: error: ") + refusal.message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Usage, ExitCodes,
+    ::testing::Values(
+        Refusal{"none", {}, 64, "command: expected one of text, model, api, got nothing\n"},
+        Refusal{"group",
+                {"tex", "chat"},
+                64,
+                "command: expected one of text, model, api, got \"tex\"\nhint: did you mean text?\n"},
+        Refusal{"unfinished",
+                {"model", "benchmark"},
+                64,
+                "model benchmark: expected one of q36-mtp, q38-verification, got nothing\n"},
+        Refusal{"single", {"text"}, 64, "text: expected chat, got nothing\n"},
+        Refusal{"command",
+                {"model", "benchmark", "q36-mpt"},
+                64,
+                "model benchmark: expected one of q36-mtp, q38-verification, got \"q36-mpt\"\nhint: did you "
+                "mean q36-mtp?\n"},
+        Refusal{
+            "misspelt_version",
+            {"--verson"},
+            64,
+            "command: expected one of text, model, api, got \"--verson\"\nhint: did you mean --version?\n"},
+        Refusal{"option",
+                {"text", "chat", "--pormpt=x"},
+                64,
+                "text chat: expected a known option, got --pormpt\nhint: did you mean --prompt?\n"},
+        Refusal{
+            "word", {"text", "chat", "hello"}, 64, "text chat: expected options, got the word \"hello\"\n"},
+        Refusal{"after_dashes", {"model", "list", "--", "x"}, 64, "model list: "},
+        Refusal{
+            "no_value", {"text", "chat", "--prompt"}, 64, "text chat --prompt: expected a value, got none\n"},
+        Refusal{"twice",
+                {"text", "chat", "--prompt", "a", "--prompt", "b"},
+                64,
+                "--prompt: expected one value, got 2 of them\n"},
+        Refusal{"range",
+                {"text", "chat", "--prompt", "a", "--top-p", "0"},
+                64,
+                "--top-p: expected a number above 0 and at most 1, got \"0\"\n"},
+        Refusal{"before_load",
+                {"text", "chat", "--prompt", "a", "--model-root", "/nonexistent", "--max-tokens", "0"},
+                64,
+                "--max-tokens: expected an integer of at least 1, got \"0\"\n"},
+        Refusal{"switch_value", {"model", "list", "--all=5"}, 64, "--all: expected no value, got \"5\"\n"},
+        Refusal{"image",
+                {"text", "chat", "--prompt", "a", "--image", "x.png"},
+                69,
+                "text chat --image: expected a checkpoint with a vision tower, got "},
+        Refusal{"convert", {"model", "convert", "--source", "a", "--output", "b"}, 69, "model convert: "}),
+    [](const auto& instance) { return instance.param.name; });
+
+TEST(ExitCodes, CommandsThatTheBuildLacksSayUnsupported) {
+  for (const auto& command : make_commands()) {
+    if (command->is_built()) continue;
+    std::vector<std::string> words = command->words();
+    if (command->text().words == "model convert")
+      words.insert(words.end(), {"--source", "a", "--output", "b"});
+    const auto result = run_binary(words, "a prompt");
+    EXPECT_EQ(result.status, 69) << command->text().words;
+    EXPECT_THAT(result.errors, HasSubstr(command->text().words + ": expected a command that this build has"));
+  }
+}
+
+TEST(EnvironmentVariables, MeaninglessOnesAreWarnedAbout) {
+  const auto result =
+      run_binary({"model", "convert", "--source", "a", "--output", "b"}, "", {"MERERUN_THREAD=2"});
+  EXPECT_THAT(result.errors,
+              HasSubstr("MERERUN_THREAD is no variable of this program; did you mean MERERUN_THREADS?"));
+  const auto quiet =
+      run_binary({"model", "convert", "--source", "a", "--output", "b", "--quiet"}, "", {"MERERUN_THREAD=2"});
+  EXPECT_THAT(quiet.errors, StartsWith("mere.run: error: "));
+}
+
+}  // namespace
+
+}  // namespace mererun::testing
