@@ -10,17 +10,18 @@ namespace {
 
 namespace nm = numerics;
 
-/// Element i of an array of BF16, F16 or F32, which may be unaligned, widened exactly.
-float widen(const void* base, std::int64_t i, DType dtype) {
-  const auto* bytes = static_cast<const unsigned char*>(base);
+/// n elements from element `first` on of an array of BF16, F16 or F32, widened exactly.
+void widen_row(const void* base, std::int64_t first, int n, DType dtype, float* to) {
+  const auto* bytes = static_cast<const unsigned char*>(base) + first * (dtype == DType::kF32 ? 4 : 2);
   if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, bytes + 4 * i, 4);
-    return value;
+    std::memcpy(to, bytes, static_cast<std::size_t>(n) * 4);
+    return;
   }
-  std::uint16_t half;
-  std::memcpy(&half, bytes + 2 * i, 2);
-  return dtype == DType::kBF16 ? nm::from_bits(static_cast<std::uint32_t>(half) << 16) : f16_to_f32(half);
+  for (int i = 0; i < n; ++i) {
+    std::uint16_t half;
+    std::memcpy(&half, bytes + 2 * i, 2);
+    to[i] = dtype == DType::kBF16 ? nm::from_bits(static_cast<std::uint32_t>(half) << 16) : f16_to_f32(half);
+  }
 }
 
 std::int64_t stored_row(const LinearSource& s, int expert, int row) {
@@ -45,13 +46,14 @@ void embed_rows(const EmbedRowsParams& p, const WeightData& weight) {
     float* out = p.out.row<float>(t);
     const std::int64_t row = ids[t];
     if (s.format == WeightFormat::kDense) {
-      for (int i = 0; i < s.in; ++i) out[i] = widen(s.weight, row * s.in + i, s.dtype);
+      widen_row(s.weight, row * s.in, s.in, s.dtype, out);
       continue;
     }
     const std::int64_t groups = s.in / s.group;
     for (int i = 0; i < s.in; ++i) {
-      const float scale = widen(s.scales, row * groups + i / s.group, s.dtype);
-      const float bias = widen(s.biases, row * groups + i / s.group, s.dtype);
+      float scale, bias;
+      widen_row(s.scales, row * groups + i / s.group, 1, s.dtype, &scale);
+      widen_row(s.biases, row * groups + i / s.group, 1, s.dtype, &bias);
       out[i] = nm::fma_f32(scale, static_cast<float>(code_at(s, row, i)), bias);
     }
   }
@@ -96,10 +98,8 @@ void affine_linear(const WeightData& weight, int expert, TensorView x, TensorVie
   float* biases = scratch.values + groups;
   for (int n = 0; n < s.out; ++n) {
     const std::int64_t row = stored_row(s, expert, n);
-    for (int g = 0; g < groups; ++g) {
-      scales[g] = widen(s.scales, row * groups + g, s.dtype);
-      biases[g] = widen(s.biases, row * groups + g, s.dtype);
-    }
+    widen_row(s.scales, row * groups, groups, s.dtype, scales);
+    widen_row(s.biases, row * groups, groups, s.dtype, biases);
     const std::uint8_t* codes = weight.codes + (static_cast<std::int64_t>(expert) * s.out + n) * s.in;
     for (int t = 0; t < x.rows; ++t) {
       const std::int64_t first_group = static_cast<std::int64_t>(t) * groups;
@@ -113,13 +113,18 @@ void affine_linear(const WeightData& weight, int expert, TensorView x, TensorVie
 
 /// Lane j of 32 takes elements 64i + 2j and 64i + 2j + 1, ascending; lanes join by halving.
 float dense_dot(const float* w, const float* x, int n) {
+  constexpr int kStep = 2 * nm::kDenseLanes;
   float acc[nm::kDenseLanes] = {};
-  for (int base = 0; base < n; base += 2 * nm::kDenseLanes) {
-    const int left = n - base;
-    for (int j = 0; j < nm::kDenseLanes && 2 * j < left; ++j) {
-      acc[j] = nm::fma_f32(w[base + 2 * j], x[base + 2 * j], acc[j]);
-      if (2 * j + 1 < left) acc[j] = nm::fma_f32(w[base + 2 * j + 1], x[base + 2 * j + 1], acc[j]);
+  int base = 0;
+  for (; base + kStep <= n; base += kStep) {
+    for (int j = 0; j < nm::kDenseLanes; ++j) {
+      const int i = base + 2 * j;
+      acc[j] = nm::fma_f32(w[i + 1], x[i + 1], nm::fma_f32(w[i], x[i], acc[j]));
     }
+  }
+  for (int i = base; i < n; ++i) {
+    const int j = (i - base) / 2;
+    acc[j] = nm::fma_f32(w[i], x[i], acc[j]);
   }
   return nm::join_halving(acc, nm::kDenseLanes);
 }
@@ -129,7 +134,7 @@ void dense_linear(const LinearSource& s, int expert, TensorView x, TensorView ou
   float* w = scratch.values;
   for (int n = 0; n < s.out; ++n) {
     const std::int64_t row = stored_row(s, expert, n);
-    for (int i = 0; i < s.in; ++i) w[i] = widen(s.weight, row * s.in + i, s.dtype);
+    widen_row(s.weight, row * s.in, s.in, s.dtype, w);
     for (int t = 0; t < x.rows; ++t) store(out, residual, t, n, dense_dot(w, x.row<float>(t), s.in));
   }
 }
