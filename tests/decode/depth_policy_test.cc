@@ -169,6 +169,19 @@ TEST(DepthPolicy, MeasuredCostMaximisesTokensPerTime) {
   EXPECT_EQ(depth({1, 1, 1, 1}, 2.2, 0), 0) << "3.136 / 3.2 is below 1";
   EXPECT_EQ(depth({1, 1.9, 1.95, 2.0}, 0, 0), 3) << "depth 1 alone would not pay";
   EXPECT_EQ(depth({1, 1.9, 1.95, 2.0}, 0, 0, 1), 0);
+  EXPECT_EQ(depth({1, 1.85, 9, 9}, 0, 0), 0) << "of equal rates the smallest depth";
+}
+
+TEST(DepthPolicy, OptimismStopsAtItsCeilingAndNeverLowersAnEstimate) {
+  DepthPolicy policy = fixed_policy(2);
+  for (int i = 0; i < 100; ++i) policy.update(policy.choose(1), 1);
+  EXPECT_NEAR(policy.estimates()[1], 0.95, 1e-6);
+  EXPECT_LE(policy.estimates()[1], 0.95);
+  for (int i = 0; i < 100; ++i) policy.update(policy.choose(2), 2);
+  const double proven = policy.estimates()[1];
+  EXPECT_GT(proven, 0.99);
+  policy.update(policy.choose(1), 1);
+  EXPECT_EQ(policy.estimates()[1], proven);
 }
 
 TEST(DepthPolicy, FullDepthAlwaysDraftsTheCap) {

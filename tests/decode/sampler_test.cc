@@ -253,6 +253,18 @@ TEST(Sampler, TinyTemperaturesChooseTheMaximum) {
   }
 }
 
+TEST(Sampler, TakesTheLowestIdOfEqualScores) {
+  // 1e30 swallows the noise, so the scores are equal.
+  std::vector<float> row(20, 0.0f);
+  row[5] = row[9] = row[13] = 1e30f;
+  SamplingOptions options;
+  options.temperature = 1;
+  for (options.top_k = 0; options.top_k <= 3; options.top_k += 3) {
+    Sampler sampler(options, {});
+    for (Position position = 0; position < 20; ++position) EXPECT_EQ(sampler.choose(row, position), 5);
+  }
+}
+
 TEST(Sampler, DraftsFromACompactRowWithTheNoiseOfTheFullOne) {
   // Where the full row offers nothing outside the compact vocabulary, both must choose the same id.
   std::vector<TokenId> ids;

@@ -84,6 +84,14 @@ std::vector<std::vector<std::string>> splits_of(const std::string& text, int lim
   return splits;
 }
 
+TEST(StreamMatcher, FindsOverlappingOccurrences) {
+  StreamMatcher matcher("abab");
+  std::string found;
+  for (const char byte : std::string("abababab")) found.push_back(matcher.feed(byte) ? '1' : '0');
+  EXPECT_EQ(found, "00010101");
+  EXPECT_EQ(matcher.partial(), 2u);
+}
+
 TEST(StopRules, EndOfSequenceIsNeitherEmittedNorCounted) {
   StopRules rules(stopping_at({}));
   EXPECT_TRUE(rules.accept({1, "a"}).is_emitted);

@@ -186,6 +186,15 @@ TEST(KeepTopP, TakesTheSmallestPrefixWithTheMass) {
   EXPECT_EQ(kept(0.9), 4u);
 }
 
+TEST(KeepTopP, StopsAtAPrefixWithExactlyTheMass) {
+  const SoftmaxScale scale{1.0, 1.0};
+  for (const std::size_t kept : {1u, 2u, 3u, 4u}) {
+    std::vector<Candidate> ranked = {{1, 0}, {1, 1}, {1, 2}, {1, 3}};
+    keep_top_p(scale, static_cast<double>(kept) / 4, ranked);
+    EXPECT_EQ(ranked.size(), kept);
+  }
+}
+
 TEST(RankedMass, LeavesOutOnlyWhatCannotChangeTheSum) {
   const std::vector<float> row = normal_row(3000, 25.0f, 8);
   const SoftmaxScale scale{static_cast<double>(find_maximum(row).value), 1.0};
