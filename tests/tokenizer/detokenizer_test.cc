@@ -123,7 +123,9 @@ TEST(Detokenizer, EveryChunkingGivesTheTextOfTheWhole) {
 }
 
 TEST(Detokenizer, StreamsTheGoldenSequencesTokenByToken) {
-  for (const auto& c : testing::tokenizer_golden("cases.json")["decode"]) {
+  const auto cases = testing::tokenizer_golden("cases.json")["decode"];
+  ASSERT_EQ(cases.size(), 150u);
+  for (const auto& c : cases) {
     Detokenizer detokenizer(demo_tokenizer(), SpecialTokens::kSkip);
     std::string text;
     for (const TokenId id : c["ids"].get<Ids>()) text += detokenizer.append(id);
