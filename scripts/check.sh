@@ -83,6 +83,12 @@ check_hygiene() {
     echo "hygiene: unfinished work (above)"
     status=1
   fi
+  hits=$(git ls-files '*.md' | while read -r file; do
+    grep -oE '\]\([^)#: ]+' "$file" | cut -c3- | while read -r link; do
+      [[ -e $(dirname "$file")/$link ]] || echo "$file: no file $link"
+    done
+  done)
+  [[ -z $hits ]] || { echo "$hits"; status=1; }
   bytes=$(git ls-files -z | xargs -0 stat --format=%s | awk '{ total += $1 } END { print total }')
   if ((bytes >= limit)); then
     echo "hygiene: the tracked tree has $bytes bytes, the limit is $limit"

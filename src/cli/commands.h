@@ -9,7 +9,7 @@
 
 namespace mererun {
 
-class Environment;
+struct Environment;
 struct ProgramContext;
 
 /// The commands' bodies, each in the file with its name (text_chat.cc holds run_text_chat). They return the

@@ -90,6 +90,7 @@ class OptionTable {
 /// What a parse found besides values.
 struct ParseOutcome {
   bool wants_help = false;
+  std::vector<std::string> given;  // long names of the options that were given
 };
 
 /// Reads `arguments` (without the command's own words) by the table: `--name value`, `--name=value`, `-n

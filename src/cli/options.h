@@ -7,7 +7,7 @@
 
 namespace mererun {
 
-class Environment;
+struct Environment;
 class OptionTable;
 
 /// Which checkpoint. Without `model_root`, `model` is an id or a path (docs/options.md).

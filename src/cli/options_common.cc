@@ -10,6 +10,9 @@ namespace {
 
 constexpr double kLargestCostRatio = 5;
 
+// In the order of LogLevel.
+constexpr const char* kLogLevels[] = {"error", "warn", "info", "debug"};
+
 void parse_cost(const std::string& name, const std::string& value, DraftingFlags& flags) {
   flags.mtp_cost = value == "measured" ? MtpCost::kMeasured : MtpCost::kFixed;
   flags.mtp_cost_ratio.reset();
@@ -114,18 +117,18 @@ void declare_output(OptionTable& table, OutputFlags& flags) {
 }
 
 void apply_environment(const Environment& environment, CommonOptions& options) {
-  if (const auto value = environment.text("MERERUN_BACKEND")) options.device.backend = *value;
-  if (const auto value = environment.integer("MERERUN_DEVICE")) options.device.device = *value;
-  if (const auto value = environment.integer("MERERUN_THREADS")) options.device.threads = *value;
-  if (const auto value = environment.text("MERERUN_LOG")) options.output.log_level = *value;
-  if (const auto value = environment.boolean("MERERUN_Q35_MTP_SPECULATION"))
-    options.drafting.speculation = *value;
-  if (const auto value = environment.integer("MERERUN_Q35_MTP_BLOCK_SIZE"))
-    options.drafting.mtp_block_size = *value;
-  if (const auto value = environment.number("MERERUN_Q35_MTP_HEAD_COST_RATIO")) {
-    // The variable sets the ratio of the fixed rule; the measured rule has none.
-    options.drafting.mtp_cost_ratio = *value;
+  const Overrides& overrides = environment.overrides;
+  if (overrides.backend) options.device.backend = *overrides.backend;
+  if (overrides.device) options.device.device = *overrides.device;
+  if (overrides.threads) options.device.threads = *overrides.threads;
+  if (overrides.log_level)
+    options.output.log_level = kLogLevels[static_cast<std::size_t>(*overrides.log_level)];
+  if (overrides.speculation != Speculation::kAuto) {
+    options.drafting.speculation = overrides.speculation == Speculation::kOn;
   }
+  if (overrides.block_size) options.drafting.mtp_block_size = *overrides.block_size;
+  // The variable sets the ratio of the fixed rule; the measured rule has none.
+  if (overrides.head_cost_ratio) options.drafting.mtp_cost_ratio = *overrides.head_cost_ratio;
 }
 
 }  // namespace mererun

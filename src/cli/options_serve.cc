@@ -1,5 +1,8 @@
 #include <arpa/inet.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/error.h"
 #include "cli/environment.h"
 #include "cli/option_table.h"
@@ -101,10 +104,13 @@ void validate(ApiServeOptions& options) {
 
 void apply_environment(const Environment& environment, ApiServeOptions& options) {
   apply_environment(environment, static_cast<CommonOptions&>(options));
-  if (const auto value = environment.text("MERERUN_API_KEY")) options.api_key = *value;
-  if (const auto value = environment.integer("MERERUN_PREFIX_CACHE_BYTES"))
-    options.prefix_cache_bytes = *value;
-  if (environment.boolean("MERERUN_Q35_PREFIX_KV_CACHE") == false) options.prefix_cache_bytes = 0;
+  const Overrides& overrides = environment.overrides;
+  if (overrides.api_key) options.api_key = *overrides.api_key;
+  if (overrides.prefix_cache_bytes) {
+    options.prefix_cache_bytes = static_cast<std::int64_t>(
+        std::min<std::uint64_t>(*overrides.prefix_cache_bytes, std::numeric_limits<std::int64_t>::max()));
+  }
+  if (overrides.prefix_cache == false) options.prefix_cache_bytes = 0;
 }
 
 }  // namespace mererun

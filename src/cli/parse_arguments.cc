@@ -80,15 +80,19 @@ ParseOutcome parse_arguments(const std::string& where, const OptionTable& table,
     // CLI11 takes its arguments from the back.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
-    if (help->count() > 0) return {.wants_help = true};
+    if (help->count() > 0) return {.wants_help = true, .given = {}};
     const std::string message = error.what();
     fail_expected(ErrorCode::kInvalidArgument, where + " " + message.substr(0, message.find(':')), "a value",
                   "none");
   }
-  if (help->count() > 0) return {.wants_help = true};
+  if (help->count() > 0) return {.wants_help = true, .given = {}};
   if (!app.remaining().empty()) refuse_extra(where, table, app.remaining().front());
   apply_values(table, parsed);
-  return {};
+  ParseOutcome outcome;
+  for (std::size_t i = 0; i < parsed.size(); ++i) {
+    if (parsed[i]->count() > 0) outcome.given.push_back(table.options()[i].long_name());
+  }
+  return outcome;
 }
 
 }  // namespace mererun

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
 #include <new>
+#include <utility>
 
 #include "base/build_info.h"
 #include "base/log.h"
@@ -24,7 +26,7 @@ void set_logging(const OutputFlags& output) {
   set_log_level(output.quiet ? LogLevel::kError : parse_log_level(output.log_level));
 }
 
-int dispatch(const std::vector<std::string>& arguments, const Environment& environment,
+int dispatch(const std::vector<std::string>& arguments, Environment& environment,
              const std::string& program_path) {
   if (arguments.size() == 1 && arguments.front() == "--version") {
     write_stdout(version_text());
@@ -42,10 +44,12 @@ int dispatch(const std::vector<std::string>& arguments, const Environment& envir
 
   command->apply_variables(environment);
   const std::vector<std::string> rest(arguments.begin() + static_cast<std::ptrdiff_t>(used), arguments.end());
-  if (parse_arguments(command->text().words, command->options(), rest).wants_help) {
+  const ParseOutcome outcome = parse_arguments(command->text().words, command->options(), rest);
+  if (outcome.wants_help) {
     write_stdout(command->help());
     return kExitDone;
   }
+  mark_beaten(outcome.given, environment);
   command->check();
   set_logging(command->output());
   for (const std::string& warning : environment.warnings())
@@ -78,12 +82,32 @@ std::string error_text(const Error& error) {
   return text;
 }
 
+void mark_beaten(const std::vector<std::string>& given_flags, Environment& environment) {
+  static const std::map<std::string, std::string> kVariables = {
+      {"--backend", "MERERUN_BACKEND"},
+      {"--device", "MERERUN_DEVICE"},
+      {"--threads", "MERERUN_THREADS"},
+      {"--log-level", "MERERUN_LOG"},
+      {"--api-key", "MERERUN_API_KEY"},
+      {"--speculation", "MERERUN_Q35_MTP_SPECULATION"},
+      {"--mtp-block-size", "MERERUN_Q35_MTP_BLOCK_SIZE"},
+      {"--mtp-cost", "MERERUN_Q35_MTP_HEAD_COST_RATIO"},
+      {"--prefix-cache-bytes", "MERERUN_PREFIX_CACHE_BYTES"},
+  };
+  for (const std::string& flag : given_flags) {
+    const auto variable = kVariables.find(flag);
+    if (variable != kVariables.end()) {
+      environment.overrides.set_effect(variable->second, OverrideEffect::kNoEffect);
+    }
+  }
+}
+
 std::string version_text() {
   return fmt::format("mere.run {} ({})\nbackends: {}\nnumeric contract: {}\n", project_version(),
                      build_commit(), MERERUN_BACKENDS, kNumericContractVersion);
 }
 
-int run_program(const std::vector<std::string>& arguments, const Environment& environment,
+int run_program(const std::vector<std::string>& arguments, Environment environment,
                 const std::string& program_path) {
   try {
     return dispatch(arguments, environment, program_path);

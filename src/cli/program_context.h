@@ -4,7 +4,7 @@
 
 namespace mererun {
 
-class Environment;
+struct Environment;
 class Interrupts;
 
 /// Which of the standard streams are terminals.

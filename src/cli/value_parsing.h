@@ -12,9 +12,6 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 /// A finite decimal number; nothing else before or after it.
 std::optional<double> parse_number(std::string_view text);
 
-/// Trimmed, any case: 1 true yes on, 0 false no off.
-std::optional<bool> parse_boolean(std::string_view text);
-
 /// A random seed: an integer of 64 bits, signed or unsigned, as its bit pattern.
 std::optional<std::uint64_t> parse_seed(std::string_view text);
 

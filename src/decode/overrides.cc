@@ -178,6 +178,12 @@ OverrideEffect read_variable(const Variable& variable, std::string_view value, O
 
 }  // namespace
 
+std::vector<std::string> known_variables() {
+  std::vector<std::string> names;
+  for (const Variable& variable : kVariables) names.emplace_back(variable.name);
+  return names;
+}
+
 Overrides parse_overrides(const std::map<std::string, std::string>& variables) {
   Overrides overrides;
   for (const auto& [name, value] : variables) {

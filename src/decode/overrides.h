@@ -67,6 +67,9 @@ struct Overrides {
   void set_effect(std::string_view name, OverrideEffect effect);
 };
 
+/// The names of all variables this program knows.
+std::vector<std::string> known_variables();
+
 /// Reads the variables this program knows from name -> value; library code never reads the environment
 /// itself. An unknown name that starts with MERERUN_Q35_ or MERERUN_Q38_ is reported as invalid, other names
 /// are left alone.

@@ -154,8 +154,8 @@ TEST(ExitCodes, CommandsThatTheBuildLacksSayUnsupported) {
 TEST(EnvironmentVariables, MeaninglessOnesAreWarnedAbout) {
   const auto result =
       run_binary({"model", "convert", "--source", "a", "--output", "b"}, "", {"MERERUN_THREAD=2"});
-  EXPECT_THAT(result.errors,
-              HasSubstr("MERERUN_THREAD is no variable of this program; did you mean MERERUN_THREADS?"));
+  EXPECT_THAT(result.errors, HasSubstr("MERERUN_THREAD: expected the name of a variable, got an unknown one; "
+                                       "did you mean MERERUN_THREADS?"));
   const auto quiet =
       run_binary({"model", "convert", "--source", "a", "--output", "b", "--quiet"}, "", {"MERERUN_THREAD=2"});
   EXPECT_THAT(quiet.errors, StartsWith("mere.run: error: "));
