@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -24,11 +25,13 @@ struct ArgmaxRowsParams {
   TensorView ids;     // out [1, T] i32
 };
 
-/// The operations a model is made of, on one device. Every backend computes the same bits (docs/exactness.md):
-/// the result of a row depends on that row, the weights and the caches before it, never on the rows beside it.
+/// The operations a model is made of, on one device. Every backend computes the same bits
+/// (docs/exactness.md): the result of a row depends on that row, the weights and the caches before it, never
+/// on the rows beside it.
 ///
-/// Calls are ordered; results may be read after `synchronize` or through `download`. Views point into memory of
-/// `allocate` (or, on the CPU, any host memory). Params are checked by kernels/validate.h: kInvalidArgument.
+/// Calls are ordered; results may be read after `synchronize` or through `download`. Views point into memory
+/// of `allocate` (or, on the CPU, any host memory). Params are checked by kernels/validate.h:
+/// kInvalidArgument.
 ///
 /// Thread-safety: one thread at a time.
 class Ops {
@@ -72,10 +75,18 @@ class Ops {
 /// Plain loops in the order of the contract: the definition every other backend must reproduce bit for bit.
 std::unique_ptr<Ops> make_reference_ops();
 
+/// Instruction sets with kernels of their own. kAuto: the widest that the machine has.
+enum class CpuIsa { kAuto, kPortable, kAvx2, kAvx512, kAvx512Vnni, kNeon };
+
 struct CpuOptions {
   int threads = 0;  // 0: one per physical core
+  CpuIsa isa = CpuIsa::kAuto;
+  /// Called when checkpoint bytes have been converted and are not read again: a mapping may drop its pages.
+  /// From the thread that prepares.
+  std::function<void(const void* data, std::size_t bytes)> on_converted;
 };
-/// SIMD kernels with run-time dispatch over a persistent thread pool.
+/// SIMD kernels with run-time dispatch over a persistent thread pool. Errors: kUnsupported for an instruction
+/// set that this machine lacks.
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options);
 
 }  // namespace mererun

@@ -25,6 +25,7 @@ inline std::vector<Backend> backends() {
       {"reference", make_reference_ops},
       {"reference_baseline", reference::make_baseline_reference_ops},
   };
+  all.push_back({"cpu", [] { return make_cpu_ops({}); }});
   return all;
 }
 

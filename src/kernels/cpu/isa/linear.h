@@ -1,0 +1,99 @@
+#pragma once
+
+// What happens to the panels' products: stored, gated, or added to an expert sum.
+
+#include "kernels/cpu/isa/affine.h"
+#include "kernels/cpu/isa/dense.h"
+
+void product(const PackedView& w, int expert, int panel, const RowsView& in, int first, int rows,
+             LinearScratch& scratch, float (*y)[kPanelRows]) {
+  if (w.format == WeightFormat::kAffine) return affine_product(w, expert, panel, in, first, rows, scratch, y);
+  dense_product(w, expert, panel, in, first, rows, y);
+}
+
+/// Activation rows of one pass: as many as leave their codes in the second-level cache.
+MERERUN_VEC int pass_rows(int in) {
+  const int fit = (512 * 1024) / (2 * in) / kTileRows * kTileRows;
+  return fit < 16 ? 16 : smaller(fit, kMaxPassRows);
+}
+
+/// Calls f(panel, first row, rows): chunks of panels stay in the cache while the passes over all rows go by.
+template <typename F>
+MERERUN_VEC void for_passes(int begin, int end, int rows, int in, F&& f) {
+  constexpr int kChunk = 8;
+  const int step = pass_rows(in);
+  for (int chunk = begin; chunk < end; chunk += kChunk) {
+    const int chunk_end = smaller(chunk + kChunk, end);
+    for (int m = 0; m < rows; m += step) {
+      for (int p = chunk; p < chunk_end; ++p) f(p, m, smaller(step, rows - m));
+    }
+  }
+}
+
+MERERUN_VEC void store_lanes(float* out, const float* y, int lanes) {
+  if (lanes == kPanelRows) return store(out, load<F16>(y));
+  for (int i = 0; i < lanes; ++i) out[i] = y[i];
+}
+
+void linear_panels(const LinearJob& job, int begin, int end, WorkerScratch worker) {
+  auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
+  const PackedView& w = *job.weight;
+  for_passes(begin, end, job.rows.rows, w.in, [&](int panel, int first, int rows) {
+    product(w, 0, panel, job.rows, first, rows, scratch, scratch.first);
+    const int lanes = w.panel_rows(panel);
+    for (int m = 0; m < rows; ++m) {
+      float* y = scratch.first[m];
+      if (!job.residual.empty()) {
+        const float* residual = line<const float>(job.residual, first + m) + panel * kPanelRows;
+        for (int i = 0; i < lanes; ++i) y[i] = residual[i] + y[i];
+      }
+      store_lanes(line<float>(job.out, first + m) + panel * kPanelRows, y, lanes);
+    }
+  });
+}
+
+void gated_panels(const GatedJob& job, int begin, int end, WorkerScratch worker) {
+  auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
+  for_passes(begin, end, job.gate_rows.rows, job.gate->in, [&](int panel, int first, int rows) {
+    product(*job.gate, job.expert, panel, job.gate_rows, first, rows, scratch, scratch.first);
+    product(*job.up, job.expert, panel, job.up_rows, first, rows, scratch, scratch.second);
+    const int lanes = job.gate->panel_rows(panel);
+    for (int m = 0; m < rows; ++m) {
+      float* gate = scratch.first[m];
+      const float* up = scratch.second[m];
+      for (int i = 0; i < kPanelRows; ++i) gate[i] = numerics::silu_f32(gate[i]) * up[i];
+      store_lanes(job.out + (first + m) * job.out_stride + panel * kPanelRows, gate, lanes);
+    }
+  });
+}
+
+void combine_panels(const CombineJob& job, int begin, int end, WorkerScratch worker) {
+  auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
+  const PackedView& w = *job.down;
+  for_passes(begin, end, job.rows.rows, w.in, [&](int panel, int first, int rows) {
+    product(w, job.expert, panel, job.rows, first, rows, scratch, scratch.first);
+    const int lanes = w.panel_rows(panel);
+    for (int m = 0; m < rows; ++m) {
+      float* acc = job.acc + job.row_of[first + m] * job.acc_stride + panel * kPanelRows;
+      const float* y = scratch.first[m];
+      const float weight = job.weight_of[first + m];
+      for (int i = 0; i < lanes; ++i) acc[i] = numerics::fma_f32(weight, y[i], acc[i]);
+    }
+  });
+}
+
+void finish_experts(const ExpertMlpParams& p, const float* acc, std::int64_t acc_stride, int begin, int end) {
+  for (int t = begin; t < end; ++t) {
+    const float* sum = acc + t * acc_stride;
+    const float* residual = line<const float>(p.residual, t);
+    float* out = line<float>(p.out, t);
+    const int n = p.out.cols;
+    if (p.shared.empty()) {
+      for (int i = 0; i < n; ++i) out[i] = residual[i] + sum[i];
+      continue;
+    }
+    const float* shared = line<const float>(p.shared, t);
+    const float gate = numerics::sigmoid_f32(*line<const float>(p.shared_gate, t));
+    for (int i = 0; i < n; ++i) out[i] = residual[i] + numerics::fma_f32(gate, shared[i], sum[i]);
+  }
+}

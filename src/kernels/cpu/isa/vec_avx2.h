@@ -1,0 +1,121 @@
+#pragma once
+
+// Vectors of the AVX2 kernels: 16 lanes are two registers. Included only by the file compiled for AVX2, FMA
+// and F16C, inside the namespace of one instruction set, after <immintrin.h>.
+
+#define MERERUN_VEC [[gnu::always_inline]] inline
+
+struct F16 {
+  __m256 a, b;
+};
+struct I16 {
+  __m256i a, b;
+};
+using FN = __m256;
+constexpr int kLanes = 8;
+constexpr int kMaxTileRows = 4;
+constexpr int kDeltaSums = 8;  // delta-rule accumulators that fit the registers at once
+constexpr int kAttentionVectors = 2;
+
+template <typename V>
+V load(const float* p);
+template <>
+MERERUN_VEC F16 load<F16>(const float* p) {
+  return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+template <>
+MERERUN_VEC FN load<FN>(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+template <typename V>
+V splat(float x);
+template <>
+MERERUN_VEC FN splat<FN>(float x) {
+  return _mm256_set1_ps(x);
+}
+template <>
+MERERUN_VEC F16 splat<F16>(float x) {
+  const __m256 v = _mm256_set1_ps(x);
+  return {v, v};
+}
+MERERUN_VEC void store(float* p, FN v) { _mm256_storeu_ps(p, v); }
+MERERUN_VEC FN add(FN a, FN b) { return _mm256_add_ps(a, b); }
+MERERUN_VEC FN sub(FN a, FN b) { return _mm256_sub_ps(a, b); }
+MERERUN_VEC FN mul(FN a, FN b) { return _mm256_mul_ps(a, b); }
+MERERUN_VEC FN div(FN a, FN b) { return _mm256_div_ps(a, b); }
+MERERUN_VEC FN fma(FN a, FN b, FN c) { return _mm256_fmadd_ps(a, b, c); }
+/// The larger of each lane; a NaN in x never replaces best.
+MERERUN_VEC FN max_of(FN best, FN x) { return _mm256_max_ps(x, best); }
+
+MERERUN_VEC void store(float* p, F16 v) {
+  _mm256_storeu_ps(p, v.a);
+  _mm256_storeu_ps(p + 8, v.b);
+}
+MERERUN_VEC F16 add(F16 x, F16 y) { return {add(x.a, y.a), add(x.b, y.b)}; }
+MERERUN_VEC F16 sub(F16 x, F16 y) { return {sub(x.a, y.a), sub(x.b, y.b)}; }
+MERERUN_VEC F16 mul(F16 x, F16 y) { return {mul(x.a, y.a), mul(x.b, y.b)}; }
+MERERUN_VEC F16 div(F16 x, F16 y) { return {div(x.a, y.a), div(x.b, y.b)}; }
+MERERUN_VEC F16 fma(F16 x, F16 y, F16 z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b)}; }
+
+MERERUN_VEC I16 load_i(const void* p) {
+  const auto* q = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+MERERUN_VEC void store_i(void* p, I16 v) {
+  auto* q = static_cast<__m256i*>(p);
+  _mm256_storeu_si256(q, v.a);
+  _mm256_storeu_si256(q + 1, v.b);
+}
+MERERUN_VEC I16 zero_i() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+MERERUN_VEC I16 splat_i(std::int32_t x) {
+  const __m256i v = _mm256_set1_epi32(x);
+  return {v, v};
+}
+MERERUN_VEC I16 add_i(I16 x, I16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+MERERUN_VEC I16 and_i(I16 x, I16 y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+MERERUN_VEC I16 or_i(I16 x, I16 y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+template <int kBy>
+MERERUN_VEC I16 shift_right(I16 v) {
+  if constexpr (kBy == 0) return v;
+  return {_mm256_srli_epi32(v.a, kBy), _mm256_srli_epi32(v.b, kBy)};
+}
+template <int kBy>
+MERERUN_VEC I16 shift_left(I16 v) {
+  if constexpr (kBy == 0) return v;
+  return {_mm256_slli_epi32(v.a, kBy), _mm256_slli_epi32(v.b, kBy)};
+}
+template <int kBy>
+MERERUN_VEC I16 shift_right_signed(I16 v) {
+  return {_mm256_srai_epi32(v.a, kBy), _mm256_srai_epi32(v.b, kBy)};
+}
+/// acc + w.lo * x.lo + w.hi * x.hi in int32, exact.
+MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, I16 x) {
+  return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(w.a, x.a)),
+          _mm256_add_epi32(acc.b, _mm256_madd_epi16(w.b, x.b))};
+}
+MERERUN_VEC F16 to_float(I16 v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+MERERUN_VEC FN widen_bf16(const __m128i* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+MERERUN_VEC F16 load_bf16(const void* p) {
+  const auto* q = static_cast<const __m128i*>(p);
+  return {widen_bf16(q), widen_bf16(q + 1)};
+}
+MERERUN_VEC F16 load_f16(const void* p) {
+  const auto* q = static_cast<const __m128i*>(p);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+}
+/// 8 int16 widened to float.
+MERERUN_VEC FN load_codes_n(const std::int16_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+/// Reinterprets 16 int32 as floats.
+MERERUN_VEC F16 as_float(I16 v) { return {_mm256_castsi256_ps(v.a), _mm256_castsi256_ps(v.b)}; }
+
+/// Joins 16 lanes by halving: lane i += lane i + 8, then 4, 2, 1.
+MERERUN_VEC float join_lanes(F16 v) {
+  const __m256 a = _mm256_add_ps(v.a, v.b);
+  const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}

@@ -1,0 +1,87 @@
+#pragma once
+
+// Vectors of the AVX-512 kernels. Included only by files compiled for AVX-512 (F, BW, DQ, VL), inside the
+// namespace of one instruction set, after <immintrin.h>.
+
+#define MERERUN_VEC [[gnu::always_inline]] inline
+
+using F16 = __m512;   // 16 floats: one output row of a panel per lane
+using I16 = __m512i;  // 16 int32, or 16 pairs of int16
+using FN = __m512;    // the widest vector of floats one register holds
+constexpr int kLanes = 16;
+constexpr int kMaxTileRows = 8;       // activation rows that share one unpacked weight
+constexpr int kDeltaSums = 16;        // delta-rule accumulators that fit the registers at once
+constexpr int kAttentionVectors = 4;  // registers of keys (or value dims) per query in the attention tile
+
+template <typename V>
+V load(const float* p);
+template <>
+MERERUN_VEC F16 load<F16>(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+template <typename V>
+V splat(float x);
+template <>
+MERERUN_VEC F16 splat<F16>(float x) {
+  return _mm512_set1_ps(x);
+}
+MERERUN_VEC void store(float* p, F16 v) { _mm512_storeu_ps(p, v); }
+MERERUN_VEC F16 add(F16 a, F16 b) { return _mm512_add_ps(a, b); }
+MERERUN_VEC F16 sub(F16 a, F16 b) { return _mm512_sub_ps(a, b); }
+MERERUN_VEC F16 mul(F16 a, F16 b) { return _mm512_mul_ps(a, b); }
+MERERUN_VEC F16 div(F16 a, F16 b) { return _mm512_div_ps(a, b); }
+MERERUN_VEC F16 fma(F16 a, F16 b, F16 c) { return _mm512_fmadd_ps(a, b, c); }
+/// The larger of each lane; a NaN in x never replaces best.
+MERERUN_VEC F16 max_of(F16 best, F16 x) { return _mm512_max_ps(x, best); }
+
+MERERUN_VEC I16 load_i(const void* p) { return _mm512_loadu_si512(p); }
+MERERUN_VEC void store_i(void* p, I16 v) { _mm512_storeu_si512(p, v); }
+MERERUN_VEC I16 zero_i() { return _mm512_setzero_si512(); }
+MERERUN_VEC I16 splat_i(std::int32_t x) { return _mm512_set1_epi32(x); }
+MERERUN_VEC I16 add_i(I16 a, I16 b) { return _mm512_add_epi32(a, b); }
+MERERUN_VEC I16 and_i(I16 a, I16 b) { return _mm512_and_si512(a, b); }
+MERERUN_VEC I16 or_i(I16 a, I16 b) { return _mm512_or_si512(a, b); }
+template <int kBy>
+MERERUN_VEC I16 shift_right(I16 v) {
+  if constexpr (kBy == 0) return v;
+  return _mm512_srli_epi32(v, kBy);
+}
+template <int kBy>
+MERERUN_VEC I16 shift_left(I16 v) {
+  if constexpr (kBy == 0) return v;
+  return _mm512_slli_epi32(v, kBy);
+}
+template <int kBy>
+MERERUN_VEC I16 shift_right_signed(I16 v) {
+  return _mm512_srai_epi32(v, kBy);
+}
+/// acc + w.lo * x.lo + w.hi * x.hi in int32, exact.
+MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, I16 x) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpwssd_epi32(acc, w, x);
+#else
+  return _mm512_add_epi32(acc, _mm512_madd_epi16(w, x));
+#endif
+}
+MERERUN_VEC F16 to_float(I16 v) { return _mm512_cvtepi32_ps(v); }
+MERERUN_VEC F16 load_bf16(const void* p) {
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16));
+}
+MERERUN_VEC F16 load_f16(const void* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+}
+/// 16 int16 widened to float.
+MERERUN_VEC F16 load_codes_n(const std::int16_t* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+}
+/// Reinterprets 16 int32 as floats.
+MERERUN_VEC F16 as_float(I16 v) { return _mm512_castsi512_ps(v); }
+
+/// Joins 16 lanes by halving: lane i += lane i + 8, then 4, 2, 1.
+MERERUN_VEC float join_lanes(F16 v) {
+  const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
