@@ -10,10 +10,6 @@
 
 namespace mererun {
 
-/// Transitions are evaluated into the head's cache in groups of this many during prefill, counted from
-/// position 0.
-inline constexpr int kHistoryGroup = 256;
-
 /// What the MTP head knows of a sequence: its own KV cache over confirmed transitions (hidden of token t,
 /// token t+1), and the transitions that wait to be evaluated.
 ///

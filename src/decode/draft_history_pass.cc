@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "decode/history_mode.h"
 
 namespace mererun {
 

@@ -19,7 +19,7 @@ Prefill::Prefill(Model& model, SequenceState& state, std::span<const TokenId> pr
   }
   options_.chunk = std::clamp(options_.chunk, 1, model.limits().max_rows);
   if (auto& history = state_.history();
-      history && options_.history == PromptHistory::kNone && state.length() == 0)
+      history && options_.history == HistoryMode::kNone && state.length() == 0)
     history->skip_to(static_cast<int>(prompt.size()) - 1);
 }
 
@@ -37,14 +37,14 @@ void Prefill::step() {
   if (edge <= first) return;
   const auto ids = prompt_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(edge - first));
   auto& history = state_.history();
-  const bool records = history && options_.history != PromptHistory::kNone;
+  const bool records = history && options_.history != HistoryMode::kNone;
   // The previous chunk's last hidden row pairs with this chunk's first token; the pass below overwrites it.
   if (records && first > 0) history->append(state_.last_hidden(), ids.first(1));
   const PassSegment segment{&state_, nullptr, 0, edge - first};
   const TensorView hidden = model_.decoder().forward(ids, {&segment, 1});
   if (!records) return;
   if (ids.size() > 1) history->append(hidden.row_range(0, edge - first - 1), ids.subspan(1));
-  if (options_.history == PromptHistory::kStreaming)
+  if (options_.history == HistoryMode::kStreaming)
     evaluate_whole_groups(*model_.head(), *history, model_.limits().max_rows);
 }
 

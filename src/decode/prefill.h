@@ -5,21 +5,15 @@
 
 #include "base/types.h"
 #include "cache/sequence_state.h"
+#include "decode/history_mode.h"
 #include "model/model.h"
 
 namespace mererun {
 
-/// How a prefill treats the draft history.
-enum class PromptHistory {
-  kNone,       // transitions of the prompt are left out
-  kRetained,   // kept waiting until the first draft
-  kStreaming,  // evaluated in groups of 256 as the prompt is read
-};
-
 struct PrefillOptions {
-  int chunk = 1024;             // chunks end at absolute multiples of it
-  std::vector<Position> stops;  // further chunk ends, ascending: where snapshots are taken
-  PromptHistory history = PromptHistory::kStreaming;
+  int chunk = 1024;                  // chunks end at absolute multiples of it
+  std::vector<Position> stops = {};  // further chunk ends, ascending: where snapshots are taken
+  HistoryMode history = HistoryMode::kStreaming;
 };
 
 /// Evaluates a prompt into a sequence state, chunk after chunk, and feeds the draft history on the way.

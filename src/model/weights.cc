@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -12,8 +13,14 @@ class Converter {
  public:
   explicit Converter(Ops& ops) : ops_(ops) {}
 
-  LinearHandle linear(const LinearSource& source) { return count(ops_.prepare_linear(source)); }
-  LinearHandle embedding(const LinearSource& source) { return count(ops_.prepare_embedding(source)); }
+  LinearHandle linear(const LinearSource& source) {
+    read_ += source.bytes();
+    return count(ops_.prepare_linear(source));
+  }
+  LinearHandle embedding(const LinearSource& source) {
+    read_ += source.bytes();
+    return count(ops_.prepare_embedding(source));
+  }
   DeviceTensor vector(const std::vector<float>& values) {
     return matrix(1, static_cast<int>(values.size()), values);
   }
@@ -22,6 +29,8 @@ class Converter {
     return upload_f32(ops_, rows, cols, values);
   }
   std::size_t owned_bytes() const { return owned_; }
+  /// Bytes of the checkpoint converted so far.
+  std::int64_t read_bytes() const { return read_; }
 
  private:
   LinearHandle count(LinearHandle handle) {
@@ -31,6 +40,7 @@ class Converter {
 
   Ops& ops_;
   std::size_t owned_ = 0;
+  std::int64_t read_ = 0;
 };
 
 /// [C, K] -> [K, C]: one tap's channels become contiguous.
@@ -168,10 +178,10 @@ DeviceTensor upload_f32(Ops& ops, int rows, int cols, std::span<const float> val
 
 ModelWeights prepare_weights(Ops& ops, const HostWeights& host, const LoadProgress& progress) {
   Converter to(ops);
-  const int total = static_cast<int>(host.layers.size()) + 1 + (host.head ? 1 : 0);
-  int done = 0;
+  const auto total = static_cast<std::int64_t>(host.report.mapped_bytes);
   const auto step = [&] {
-    if (progress) progress(++done, total);
+    // The draft rows are sliced from the output matrix, which was counted already.
+    if (progress) progress({std::min(to.read_bytes(), total), total});
   };
   ModelWeights weights;
   weights.embed = to.embedding(host.embed);

@@ -91,8 +91,12 @@ struct ModelWeights {
   std::size_t owned_bytes = 0;  // held by the backend beyond the mapping
 };
 
-/// Reports progress of a conversion: layers done of all.
-using LoadProgress = std::function<void(int done, int total)>;
+/// How far loading has come, in bytes of the checkpoint.
+struct LoadState {
+  std::int64_t done_bytes = 0;
+  std::int64_t total_bytes = 0;
+};
+using LoadProgress = std::function<void(const LoadState&)>;
 
 /// Converts the host's weights layer by layer. `host` (its mapping) must outlive the result.
 /// Errors: those of Ops::prepare_linear, kOutOfMemory.

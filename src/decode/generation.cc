@@ -1,0 +1,184 @@
+#include "decode/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "decode/draft_history_pass.h"
+#include "decode/history_mode.h"
+
+namespace mererun {
+
+Generation::Generation(const GenerationParts& parts, const GenerationLimits& limits)
+    : parts_(parts), limits_(limits), statistics_(parts.policy != nullptr ? parts.policy->max_depth() : 0) {
+  MERERUN_CHECK(limits.max_tokens >= 1 && limits.context_limit >= 1, "a budget and a context");
+  MERERUN_CHECK(parts.state.length() >= 1, "the prompt is evaluated");
+  MERERUN_CHECK(parts.drafter == nullptr || (parts.policy != nullptr && parts.log != nullptr &&
+                                             parts.policy->max_depth() < parts.log->max_width()),
+                "drafts need a policy and a log that is wide enough");
+  chooses_on_device_ =
+      parts.sampler.is_plain_argmax() && parts.constraint == nullptr && !parts.sink.wants_logits();
+}
+
+int Generation::depth_cap() const {
+  if (parts_.drafter == nullptr) return 0;
+  return draft_cap(parts_.policy->max_depth(), limits_.max_tokens - statistics_.generated(),
+                   limits_.context_limit, parts_.state.length());
+}
+
+std::span<const float> Generation::host_row(int row) const {
+  const auto vocabulary = static_cast<std::size_t>(parts_.model.config().vocabulary);
+  return {logits_.data() + vocabulary * static_cast<std::size_t>(row), vocabulary};
+}
+
+void Generation::begin(std::span<const float> stored_logits) {
+  MERERUN_CHECK(pending_ < 0 && !is_finished(), "a generation begins once");
+  Model& model = parts_.model;
+  if (stored_logits.empty()) {
+    const TensorView row = model.decoder().logits(parts_.state.last_hidden());
+    logits_.resize(static_cast<std::size_t>(row.cols));
+    model.ops().download(logits_.data(), row.data, logits_.size() * sizeof(float));
+  } else {
+    logits_.assign(stored_logits.begin(), stored_logits.end());
+  }
+  const Position position = parts_.state.length();
+  const TokenMask* mask = parts_.constraint != nullptr ? parts_.constraint->mask() : nullptr;
+  emit(parts_.sampler.choose(host_row(0), position, mask), position, host_row(0));
+  if (pending_ >= 0) statistics_.record_first_token();
+  if (is_finished()) statistics_.finish();
+}
+
+/// Gives out one choice; false if the request ended without or after it.
+bool Generation::emit(TokenId id, Position position, std::span<const float> logits) {
+  if (parts_.constraint != nullptr) parts_.constraint->accept(id);
+  const bool complete = parts_.constraint != nullptr && parts_.constraint->is_complete();
+  const ChoiceOutcome outcome = parts_.sink.on_choice({id, position, logits, complete});
+  finish_ = outcome.finish;
+  if (outcome.is_emitted) {
+    tokens_.push_back(id);
+    pending_ = id;
+    parts_.sampler.accept(id);
+  }
+  return !is_finished();
+}
+
+void Generation::cancel() {
+  if (is_finished()) return;
+  finish_ = FinishReason::kCancelled;
+  statistics_.finish();
+}
+
+/// The transition (h, x) belongs to the history whether or not this round drafts.
+void Generation::record_pending() {
+  auto& history = parts_.state.history();
+  if (!history || pending_recorded_) return;
+  history->append(parts_.state.last_hidden(), {&pending_, 1});
+  pending_recorded_ = true;
+}
+
+/// Fills rows_ with the pending token and at most `depth` drafts; returns how many.
+int Generation::draft(int depth) {
+  rows_.assign(1, pending_);
+  if (depth == 0) return 0;
+  drafts_.clear();
+  parts_.drafter->draft({parts_.state, pending_, depth, parts_.sampler, parts_.constraint}, drafts_);
+  MERERUN_CHECK(static_cast<int>(drafts_.size()) <= depth,
+                "a drafter proposes at most what it was asked for");
+  for (const TokenId id : drafts_) {
+    if (id < 0 || id >= parts_.model.config().vocabulary) break;  // no choice of the target could equal it
+    rows_.push_back(id);
+  }
+  return static_cast<int>(rows_.size()) - 1;
+}
+
+void Generation::load_choices(TensorView logits) {
+  Ops& ops = parts_.model.ops();
+  if (chooses_on_device_) {
+    const TensorView ids = parts_.model.activations().ids(logits.rows);
+    ops.argmax_rows({.logits = logits, .ids = ids});
+    choices_.resize(static_cast<std::size_t>(logits.rows));
+    ops.download(choices_.data(), ids.data, choices_.size() * sizeof(TokenId));
+    return;
+  }
+  logits_.resize(static_cast<std::size_t>(logits.rows) * static_cast<std::size_t>(logits.cols));
+  ops.download(logits_.data(), logits.data, logits_.size() * sizeof(float));
+}
+
+TokenId Generation::choose_row(int row, Position position) {
+  if (!chooses_on_device_) {
+    const TokenMask* mask = parts_.constraint != nullptr ? parts_.constraint->mask() : nullptr;
+    return parts_.sampler.choose(host_row(row), position, mask);
+  }
+  const TokenId id = choices_[static_cast<std::size_t>(row)];
+  if (id < 0) {
+    throw Error(ErrorCode::kNumeric,
+                fmt::format("logits of position {}: expected numbers, got NaN", position));
+  }
+  return id;
+}
+
+/// Gives out the target's choices while they equal the drafts, and the first that does not. A choice is made
+/// with penalties, bias and constraint as the tokens before it left them, exactly as serial decoding makes
+/// it.
+Generation::Walk Generation::choose_and_emit(Position first) {
+  Walk walk;
+  const int width = static_cast<int>(rows_.size());
+  for (int row = 0; row < width; ++row) {
+    const TokenId choice = choose_row(row, first + row);
+    const bool matches = row + 1 < width && choice == rows_[static_cast<std::size_t>(row) + 1];
+    const std::size_t before = tokens_.size();
+    const bool goes_on =
+        emit(choice, first + row, chooses_on_device_ ? std::span<const float>{} : host_row(row));
+    const bool emitted = tokens_.size() > before;
+    if (emitted) ++walk.emitted;
+    if (emitted && matches) ++walk.accepted;
+    if (!matches || !goes_on) break;
+  }
+  return walk;
+}
+
+/// Transitions between the tokens that this round made permanent: (hidden row i, row i + 1).
+void Generation::append_confirmed(int rows, TensorView hidden) {
+  auto& history = parts_.state.history();
+  if (!history || rows < 2) return;
+  history->append(hidden.row_range(0, rows - 1),
+                  std::span<const TokenId>(rows_).subspan(1, static_cast<std::size_t>(rows) - 1));
+}
+
+void Generation::round() {
+  if (is_finished()) return;
+  if (parts_.cancelled != nullptr && parts_.cancelled->load(std::memory_order_relaxed)) return cancel();
+  MERERUN_CHECK(pending_ >= 0, "begin comes first");
+
+  const int cap = depth_cap();
+  DepthChoice choice{.depth = 0, .reason = DepthReason::kBudget};
+  if (cap > 0) choice = parts_.policy->choose(cap);
+  record_pending();
+  choice.depth = draft(choice.depth);
+  const int width = choice.depth + 1;
+
+  SequenceState& state = parts_.state;
+  Decoder& decoder = parts_.model.decoder();
+  const Position base = state.length();
+  std::optional<VerifyTransaction> transaction;
+  if (choice.depth > 0) transaction.emplace(state, *parts_.log, width);
+  const PassSegment segment{&state, transaction ? &*transaction : nullptr, 0, width};
+  const TensorView hidden = decoder.forward(rows_, {&segment, 1});
+  load_choices(decoder.logits(hidden));
+  const Walk walk = choose_and_emit(base + 1);
+
+  // Finished inside the accepted prefix: the state ends at the cut and stays usable.
+  const int rows = 1 + walk.accepted;
+  if (transaction) transaction->commit(rows, hidden);
+  append_confirmed(rows, hidden);
+  pending_recorded_ = false;
+  statistics_.record_round({choice, walk.accepted, walk.emitted});
+  if (parts_.policy != nullptr && cap > 0) parts_.policy->update(choice, walk.accepted);
+  if (auto& history = state.history(); history && history->waiting() >= 2 * kHistoryGroup)
+    evaluate_whole_groups(*parts_.model.head(), *history, parts_.model.limits().max_rows);
+  if (is_finished()) statistics_.finish();
+}
+
+}  // namespace mererun
