@@ -1,0 +1,123 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "checkpoint/fingerprint.h"
+#include "engine/calibration.h"
+
+namespace mererun {
+namespace {
+
+std::unique_ptr<Ops> make_backend(const EngineOptions& options) {
+  switch (options.backend) {
+    case Backend::kReference: return make_reference_ops();
+    case Backend::kCuda:
+      throw Error(ErrorCode::kUnsupported, "backend: expected cpu in this build, got cuda");
+    case Backend::kAuto:
+    case Backend::kCpu: break;
+  }
+  CpuOptions cpu;
+  cpu.threads = options.threads;
+  return make_cpu_ops(cpu);
+}
+
+AdmissionTraits admission_traits_of(const ModelTraits& traits, const ModelConfig& config) {
+  return {.default_on = traits.mtp == MtpDefault::kOn,
+          .is_qualified = false,
+          .uses_moe = config.is_moe(),
+          .is_flash_next = config.family == Family::kFlashNext,
+          .min_prompt_tokens = traits.prompt_threshold,
+          .default_width = traits.width,
+          .width_cap = traits.width_cap};
+}
+
+}  // namespace
+
+Backend parse_backend(std::string_view text) {
+  if (text == "auto") return Backend::kAuto;
+  if (text == "cpu") return Backend::kCpu;
+  if (text == "cuda") return Backend::kCuda;
+  if (text == "reference") return Backend::kReference;
+  fail_expected(ErrorCode::kInvalidArgument, "backend", "auto, cpu or cuda", fmt::format("'{}'", text));
+}
+
+Engine::Engine(EngineOptions options, ResolvedModel resolved)
+    : options_(std::move(options)),
+      resolved_(std::move(resolved)),
+      prefix_cache_(options_.prefix_cache_bytes) {}
+
+Engine::~Engine() = default;
+
+std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadProgress& progress) {
+  const Stopwatch watch;
+  auto engine =
+      std::unique_ptr<Engine>(new Engine(options, resolve_model(options.model, options.surroundings)));
+  const ResolvedModel& resolved = engine->resolved_;
+  engine->tokenizer_ = Tokenizer::load(resolved.folder / "tokenizer.json");
+  try {
+    engine->template_ = load_chat_template(resolved.folder);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) throw;  // a base model may have none
+  }
+  engine->admission_traits_ = admission_traits_of(resolved.traits, resolved.config);
+  engine->process_ = options.process;
+
+  LoadOptions load = resolved.load_options();
+  if (!options.mtp_root.empty()) load.mtp_root = options.mtp_root;
+  if (!needs_draft_head(engine->admission_traits_, options.process.speculation))
+    load.head = LoadOptions::Head::kSkip;
+  ModelLimits limits;
+  limits.max_rows = options.prefill_chunk;
+  engine->model_ = Model::load(resolved.folder, load, make_backend(options), limits, progress);
+
+  const auto& checkpoints = engine->model_->host().checkpoints;
+  engine->fingerprint_ =
+      mererun::fingerprint(*checkpoints.front(), checkpoints.size() > 1 ? checkpoints[1].get() : nullptr);
+  engine->process_.head_present = engine->model_->head() != nullptr;
+  engine->process_.backend_exact = true;
+  engine->context_limit_ = std::min(options.context_limit.value_or(resolved.traits.context),
+                                    engine->model_->config().max_positions);
+  engine->eos_ids_ = engine->model_->config().eos_ids;
+  if (engine->model_->head() != nullptr) engine->drafter_.emplace(*engine->model_);
+  engine->load_seconds_ = watch.seconds();
+  return engine;
+}
+
+void Engine::set_process(Speculation speculation, std::optional<int> min_prompt_tokens,
+                         std::optional<int> width) {
+  process_.speculation = speculation;
+  process_.min_prompt_tokens = min_prompt_tokens;
+  process_.width = width;
+}
+
+VerifyLog& Engine::verify_log(int width) {
+  if (!verify_log_ || verify_log_->max_width() < width) verify_log_.emplace(model_->new_verify_log(width));
+  return *verify_log_;
+}
+
+CostModel Engine::cost_model(int width) {
+  if (!options_.cost.measured) return FixedCost{options_.cost.ratio};
+  if (!measured_cost_ || static_cast<int>(measured_cost_->verify.size()) < width)
+    measured_cost_ = measure_cost(*model_, verify_log(width), width);
+  return *measured_cost_;
+}
+
+std::string Engine::render(const ChatPrompt& prompt, bool add_generation_prompt) const {
+  if (!template_) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: expected a chat template, got a checkpoint without one", resolved_.folder.string()),
+        "send a raw prompt instead of messages");
+  }
+  return template_->render_chat({.messages = prompt.messages.get(),
+                                 .tools = prompt.tools.get(),
+                                 .arguments = prompt.template_arguments.get(),
+                                 .add_generation_prompt = add_generation_prompt});
+}
+
+}  // namespace mererun

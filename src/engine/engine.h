@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "cache/prefix_cache.h"
+#include "decode/admission.h"
+#include "decode/depth_policy.h"
+#include "decode/mtp_drafter.h"
+#include "engine/request.h"
+#include "model/model.h"
+#include "model/resolve.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
+
+namespace mererun {
+
+enum class Backend { kAuto, kCpu, kCuda, kReference };
+/// Parses "auto", "cpu", "cuda" or "reference". Errors: kInvalidArgument.
+Backend parse_backend(std::string_view text);
+
+/// How drafting is paid for: measured at start-up, or a fixed ratio.
+struct CostChoice {
+  bool measured = true;
+  double ratio = FixedCost::kDefaultRatio;
+};
+
+struct EngineOptions {
+  ModelRequest model;
+  ModelSurroundings surroundings;
+  std::filesystem::path mtp_root;  // empty: search
+  Backend backend = Backend::kAuto;
+  int device = 0;
+  int threads = 0;                   // 0: physical cores
+  std::optional<int> context_limit;  // absent: the model's default
+  AdmissionProcess process;  // speculation, thresholds, width, history variable; the engine fills the rest
+  CostChoice cost;
+  int prefill_chunk = 1024;
+  std::size_t prefix_cache_bytes = 0;  // 0: off
+};
+
+/// A loaded model with everything requests need: tokenizer, template, backend, caches. Requests are made with
+/// Run.
+///
+/// Thread-safety: the accessors of immutable parts are thread-safe; everything that computes belongs to one
+/// thread.
+class Engine {
+ public:
+  /// Resolves, validates and loads. Errors: those of resolve_model, Model::load, Tokenizer::load,
+  /// load_chat_template.
+  static std::unique_ptr<Engine> load(const EngineOptions& options, const LoadProgress& progress = {});
+  ~Engine();
+
+  const ResolvedModel& resolved() const { return resolved_; }
+  const ModelTraits& traits() const { return resolved_.traits; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::shared_ptr<const Tokenizer>& shared_tokenizer() const { return tokenizer_; }
+  /// Null when the checkpoint has no chat template.
+  const ChatTemplate* chat_template() const { return template_ ? &*template_ : nullptr; }
+  const std::string& fingerprint() const { return fingerprint_; }
+  std::string_view backend_name() { return model_->ops().name(); }
+  int context_limit() const { return context_limit_; }
+  int prefill_chunk() const { return options_.prefill_chunk; }
+  double load_seconds() const { return load_seconds_; }
+
+  Model& model() { return *model_; }
+  PrefixCache& prefix_cache() { return prefix_cache_; }
+  const AdmissionTraits& admission_traits() const { return admission_traits_; }
+  const AdmissionProcess& admission_process() const { return process_; }
+  /// Replaces what the process says about drafting (benchmark variants).
+  void set_process(Speculation speculation, std::optional<int> min_prompt_tokens, std::optional<int> width);
+
+  /// Null without a draft head.
+  MtpDrafter* drafter() { return drafter_ ? &*drafter_ : nullptr; }
+  /// A log for verifications of up to `width` rows; made once per width asked for and reused.
+  VerifyLog& verify_log(int width);
+  /// The cost model of a request that may draft up to width - 1 tokens; measures on first use.
+  CostModel cost_model(int width);
+
+  /// Renders a conversation. Errors: kUnsupported without a template; the template's own.
+  std::string render(const ChatPrompt& prompt, bool add_generation_prompt = true) const;
+  /// Ids that end a reply: union of generation_config.json, config.json and the tokenizer.
+  const std::vector<TokenId>& eos_ids() const { return eos_ids_; }
+
+ private:
+  Engine(EngineOptions options, ResolvedModel resolved);
+
+  EngineOptions options_;
+  ResolvedModel resolved_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> template_;
+  std::string fingerprint_;
+  AdmissionTraits admission_traits_;
+  AdmissionProcess process_;
+  int context_limit_ = 0;
+  double load_seconds_ = 0;
+  std::vector<TokenId> eos_ids_;
+  std::unique_ptr<Model> model_;
+  PrefixCache prefix_cache_;  // after the model: snapshots hold its memory
+  std::optional<MtpDrafter> drafter_;
+  std::optional<VerifyLog> verify_log_;
+  std::optional<MeasuredCost> measured_cost_;
+};
+
+}  // namespace mererun

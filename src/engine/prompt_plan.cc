@@ -1,0 +1,91 @@
+#include "engine/prompt_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace mererun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Adds the end of a rendered part, if it is a proper prefix of the prompt in text and in ids.
+void add_boundary(const Engine& engine, const ChatPrompt& part, std::string_view text, PromptPlan& plan) {
+  std::string rendered;
+  try {
+    rendered = engine.render(part, false);
+  } catch (const Error&) {
+    return;  // a template may refuse a part (no user message yet): then there is no such boundary
+  }
+  if (rendered.empty() || rendered.size() >= text.size() || !text.starts_with(rendered)) return;
+  const std::vector<TokenId> ids = engine.tokenizer().encode(rendered);
+  if (ids.size() >= plan.ids.size() || !std::equal(ids.begin(), ids.end(), plan.ids.begin())) return;
+  plan.semantic.push_back(static_cast<Position>(ids.size()));
+}
+
+ChatPrompt first_messages(const ChatPrompt& chat, std::size_t count) {
+  ChatPrompt part = chat;
+  Json messages = Json::array();
+  for (std::size_t i = 0; i < count; ++i) messages.push_back((*chat.messages)[i]);
+  part.messages = std::make_shared<const Json>(std::move(messages));
+  return part;
+}
+
+void add_semantic_boundaries(const Engine& engine, const ChatPrompt& chat, std::string_view text,
+                             PromptPlan& plan) {
+  const Json& messages = *chat.messages;
+  if (!messages.is_array() || messages.size() < 2) return;
+  const auto is_system = [&](const Json& message) {
+    if (!message.is_object() || !message.contains("role")) return false;
+    return message["role"] == "system" || message["role"] == "developer";
+  };
+  if (is_system(messages[0])) add_boundary(engine, first_messages(chat, 1), text, plan);
+  if (messages.size() > 2 || !is_system(messages[0]))
+    add_boundary(engine, first_messages(chat, messages.size() - 1), text, plan);
+  std::sort(plan.semantic.begin(), plan.semantic.end());
+  plan.semantic.erase(std::unique(plan.semantic.begin(), plan.semantic.end()), plan.semantic.end());
+}
+
+/// True if the last <think> of the prompt is still open.
+bool ends_in_reasoning(std::string_view text) {
+  const auto open = text.rfind("<think>");
+  if (open == std::string_view::npos) return false;
+  const auto close = text.rfind("</think>");
+  if (close != std::string_view::npos && close > open) return false;
+  // Only the generation prompt opens a block that the reply continues.
+  return text.substr(open + 7).find_first_not_of("\r\n\t ") == std::string_view::npos;
+}
+
+}  // namespace
+
+PromptPlan plan_prompt(const Engine& engine, const GenerateRequest& request) {
+  const int given = (request.chat ? 1 : 0) + (request.text ? 1 : 0) + (request.ids ? 1 : 0);
+  if (given != 1)
+    fail_expected(ErrorCode::kInvalidArgument, "prompt", "exactly one", fmt::format("{}", given));
+  PromptPlan plan;
+  if (request.chat) {
+    const std::string text = engine.render(*request.chat);
+    plan.ids = engine.tokenizer().encode(text);
+    plan.starts_in_reasoning = ends_in_reasoning(text);
+    add_semantic_boundaries(engine, *request.chat, text, plan);
+  } else if (request.text) {
+    plan.ids = engine.tokenizer().encode(*request.text);
+  } else {
+    plan.ids = *request.ids;
+  }
+  if (plan.ids.empty()) fail_expected(ErrorCode::kInvalidArgument, "prompt", "at least one token", "none");
+  const int vocabulary = engine.resolved().config.vocabulary;
+  for (const TokenId id : plan.ids) {
+    if (id < 0 || id >= vocabulary) {
+      fail_expected(ErrorCode::kInvalidArgument, "prompt", fmt::format("token ids 0..{}", vocabulary - 1),
+                    fmt::format("{}", id));
+    }
+  }
+  return plan;
+}
+
+}  // namespace mererun

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/request.h"
+
+namespace mererun {
+
+/// A prompt as ids, and where snapshots of it are worth taking.
+struct PromptPlan {
+  std::vector<TokenId> ids;
+  /// Ends of the system part and of all messages but the last, where their own rendering is an exact proper
+  /// prefix of the prompt; ascending.
+  std::vector<Position> semantic;
+  bool starts_in_reasoning = false;  // the prompt ends inside <think>
+};
+
+/// Renders and encodes. Errors: the template's and the tokenizer's; kInvalidArgument unless the request has
+/// exactly one prompt, or for an id outside the vocabulary, or an empty prompt.
+PromptPlan plan_prompt(const Engine& engine, const GenerateRequest& request);
+
+}  // namespace mererun

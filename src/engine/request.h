@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/types.h"
+#include "decode/admission.h"
+#include "decode/logprobs.h"
+#include "decode/sampler.h"
+#include "decode/statistics.h"
+#include "decode/stop_rules.h"
+#include "decode/token_constraint.h"
+#include "engine/output_parser.h"
+
+namespace mererun {
+
+/// A conversation to be rendered by the checkpoint's chat template.
+struct ChatPrompt {
+  std::shared_ptr<const nlohmann::ordered_json> messages;            // array, OpenAI shape
+  std::shared_ptr<const nlohmann::ordered_json> tools;               // array, or null
+  std::shared_ptr<const nlohmann::ordered_json> template_arguments;  // object, or null: enable_thinking, ...
+};
+
+/// One request to the engine. Exactly one of chat, text and ids is the prompt.
+struct GenerateRequest {
+  std::optional<ChatPrompt> chat;
+  std::optional<std::string> text;  // raw, no template
+  std::optional<std::vector<TokenId>> ids;
+
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  std::optional<int> max_tokens;     // absent: what the context leaves
+  std::optional<int> context_limit;  // absent: the engine's
+  bool ignores_eos = false;          // benchmarks
+  bool stops_after_tool_call = false;
+  std::optional<int> logprobs;  // top alternatives a token; 0 = chosen only
+
+  Speculation speculation = Speculation::kAuto;
+  std::optional<int> block_size;  // W
+  bool full_depth = false;        // benchmarks: always draft D tokens
+  bool uses_prefix_cache = true;
+  bool serial_route = false;  // the width-1 oracle: no drafter whatever admission says
+
+  std::unique_ptr<TokenConstraint> constraint;
+};
+
+struct TokenLogprobs {
+  TokenId id = 0;
+  RowLogprobs row;
+};
+
+struct GenerateTimings {
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+  double first_token_seconds = 0;  // from the end of prefill to the first emitted token
+};
+
+struct PrefixReport {
+  std::string outcome = "bypassed";  // exact, prefix, miss, bypassed
+  int matched_tokens = 0;
+  std::string kind;    // class of the snapshot
+  std::string tier;    // memory, disk
+  std::string reason;  // why not more
+};
+
+/// How a request was decoded, for every report.
+struct AccelerationReport {
+  Route route = Route::kFinalTargetPipelined;
+  Admission admission;
+  std::optional<int> draft_history_tokens;  // absent where the request does not draft
+  std::string draft_model;                  // "qwen-mtp" or "qwen4-exp-mtp"
+  std::string cost_model;                   // empty without a policy
+  Statistics statistics{0};
+};
+
+struct GenerateResult {
+  std::vector<TokenId> prompt_ids;
+  std::vector<TokenId> ids;  // emitted
+  std::string reasoning;
+  std::string content;
+  std::vector<OutputPiece> tool_calls;
+  FinishReason finish = FinishReason::kError;
+  std::int64_t reasoning_tokens = 0;
+  std::uint64_t seed = 0;
+  std::vector<TokenLogprobs> logprobs;
+  GenerateTimings timings;
+  AccelerationReport acceleration;
+  PrefixReport prefix;
+
+  /// SHA-256 over reasoning, one NUL byte, content.
+  std::string output_sha256() const;
+};
+
+}  // namespace mererun

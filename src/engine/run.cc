@@ -1,0 +1,253 @@
+#include "engine/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "base/sha256.h"
+
+namespace mererun {
+namespace {
+
+constexpr int kIntervalTokens = 4096;  // snapshots inside long prompts
+
+/// A seed the request can be repeated with: random where none is named.
+SamplingOptions seeded(SamplingOptions options, int vocabulary) {
+  validate(options, vocabulary);
+  return options;
+}
+
+int resolve_context(const Engine& engine, const GenerateRequest& request) {
+  const int limit = std::min(request.context_limit.value_or(engine.context_limit()),
+                             engine.resolved().config.max_positions);
+  if (limit < 1)
+    fail_expected(ErrorCode::kInvalidArgument, "context size", "at least 1", fmt::format("{}", limit));
+  return limit;
+}
+
+/// The budget, clamped to what the context leaves. Errors: kInvalidArgument with both counts when nothing is
+/// left.
+int resolve_budget(const GenerateRequest& request, int prompt, int context) {
+  if (prompt >= context) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("prompt: expected fewer than {} tokens (the context), got {}", context, prompt),
+                "shorten the conversation or raise the context size");
+  }
+  const int left = context - prompt;
+  const int asked = request.max_tokens.value_or(left);
+  if (asked < 1)
+    fail_expected(ErrorCode::kInvalidArgument, "max_tokens", "at least 1", fmt::format("{}", asked));
+  return std::min(asked, left);
+}
+
+Admission admit_request(const Engine& engine, const GenerateRequest& request, int prompt, int context) {
+  return admit(engine.admission_traits(), engine.admission_process(),
+               {.speculation = request.speculation,
+                .width = request.block_size,
+                .num_prompt_tokens = prompt,
+                .context_limit = context,
+                .has_image = false});
+}
+
+}  // namespace
+
+Run::Run(Engine& engine, GenerateRequest request, PieceListener listener)
+    : engine_(engine),
+      request_(std::move(request)),
+      plan_(plan_prompt(engine, request_)),
+      context_limit_(resolve_context(engine, request_)),
+      max_tokens_(resolve_budget(request_, static_cast<int>(plan_.ids.size()), context_limit_)),
+      admission_(admit_request(engine, request_, static_cast<int>(plan_.ids.size()), context_limit_)),
+      sampler_(seeded(request_.sampling, engine.resolved().config.vocabulary), plan_.ids),
+      sink_({.tokenizer = engine.shared_tokenizer(),
+             .stop = stop_options(),
+             .parser = {.starts_in_reasoning = plan_.starts_in_reasoning,
+                        .tools = request_.chat ? request_.chat->tools : nullptr},
+             .logprobs = request_.logprobs,
+             .listener = std::move(listener)}) {
+  if (request_.serial_route) admission_.drafts = false;
+}
+
+Run::~Run() = default;
+
+int Run::prompt_done() const {
+  return state_ ? std::min(state_->length(), static_cast<int>(plan_.ids.size())) : 0;
+}
+
+StopOptions Run::stop_options() const {
+  return {.eos_ids = request_.ignores_eos ? std::vector<TokenId>{} : engine_.eos_ids(),
+          .stop_strings = request_.stop,
+          .max_tokens = max_tokens_,
+          .stops_after_tool_call = request_.stops_after_tool_call,
+          .starts_in_reasoning = plan_.starts_in_reasoning};
+}
+
+/// Finds the longest stored prefix, or starts cold, and lays out the prefill.
+void Run::open_state() {
+  PrefixCache& cache = engine_.prefix_cache();
+  const bool reads =
+      request_.uses_prefix_cache && cache.is_enabled() && admission_.history != HistoryMode::kRetained;
+  if (reads) {
+    PrefixMatch match = cache.lookup(plan_.ids);
+    restored_ = std::move(match.snapshot);
+    prefix_.outcome = "miss";
+    if (restored_) {
+      const bool exact = restored_->length() == static_cast<int>(plan_.ids.size());
+      prefix_.outcome = exact ? "exact" : "prefix";
+      prefix_.matched_tokens = restored_->length();
+      prefix_.kind = name_of(restored_->kind());
+      prefix_.tier = "memory";
+    } else {
+      prefix_.reason = cache.entries() == 0       ? "empty"
+                       : match.common_tokens == 0 ? "no-common-prefix"
+                                                  : fmt::format("diverged-at {}", match.common_tokens);
+    }
+  } else {
+    prefix_.reason = admission_.history == HistoryMode::kRetained ? "retained-history" : "disabled";
+  }
+  state_.emplace(restored_ ? restored_->restore() : engine_.model().new_sequence());
+
+  PrefillOptions options{
+      .chunk = engine_.prefill_chunk(), .stops = plan_.semantic, .history = admission_.history};
+  prefill_.emplace(engine_.model(), *state_, plan_.ids, std::move(options));
+}
+
+void Run::open() {
+  opened_ = true;
+  watch_.restart();
+  open_state();
+  if (prefill_->is_done()) begin_decode();
+}
+
+void Run::store_snapshot(SnapshotClass kind, std::vector<float> logits) {
+  PrefixCache& cache = engine_.prefix_cache();
+  if (!cache.is_enabled() || !request_.uses_prefix_cache) return;
+  if (admission_.history == HistoryMode::kRetained) return;
+  std::vector<TokenId> ids(
+      plan_.ids.begin(),
+      plan_.ids.begin() +
+          std::min<std::ptrdiff_t>(state_->length(), static_cast<std::ptrdiff_t>(plan_.ids.size())));
+  if (generation_) {
+    const auto extra = static_cast<std::size_t>(state_->length()) - plan_.ids.size();
+    ids.insert(ids.end(), generation_->tokens().begin(),
+               generation_->tokens().begin() + static_cast<std::ptrdiff_t>(extra));
+  }
+  cache.store(Snapshot::capture(*state_, std::move(ids), std::move(logits), kind));
+}
+
+void Run::step_prefill() {
+  prefill_->step();
+  const Position at = state_->length();
+  if (prefill_->is_done()) return begin_decode();
+  if (std::binary_search(plan_.semantic.begin(), plan_.semantic.end(), at)) {
+    store_snapshot(SnapshotClass::kSemantic, {});
+  } else if (at % kIntervalTokens == 0) {
+    store_snapshot(SnapshotClass::kInterval, {});
+  }
+}
+
+void Run::begin_decode() {
+  Model& model = engine_.model();
+  const bool replays =
+      restored_ && restored_->length() == static_cast<int>(plan_.ids.size()) && !restored_->logits().empty();
+  if (replays) {
+    first_logits_.assign(restored_->logits().begin(), restored_->logits().end());
+  } else {
+    const TensorView row = model.decoder().logits(state_->last_hidden());
+    first_logits_.resize(static_cast<std::size_t>(row.cols));
+    model.ops().download(first_logits_.data(), row.data, first_logits_.size() * sizeof(float));
+    store_snapshot(SnapshotClass::kPrompt, first_logits_);
+  }
+  restored_.reset();
+  prefill_seconds_ = watch_.restart();
+
+  // Read once, before decoding: confirmed prompt transitions, evaluated and waiting.
+  if (admission_.drafts && state_->history()) draft_history_tokens_ = state_->history()->transitions();
+
+  GenerationParts parts{
+      .model = model, .state = *state_, .sampler = sampler_, .sink = sink_, .cancelled = &cancelled_};
+  parts.constraint = request_.constraint.get();
+  if (admission_.drafts && engine_.drafter() != nullptr && admission_.width > 1) {
+    const CostModel cost =
+        request_.full_depth ? CostModel{FullDepth{}} : engine_.cost_model(admission_.width);
+    policy_.emplace(DepthPolicyOptions{.max_depth = admission_.width - 1, .cost = cost});
+    parts.log = &engine_.verify_log(admission_.width);
+    parts.drafter = engine_.drafter();
+    parts.policy = &*policy_;
+    watch_.restart();  // calibration is no part of the request's decoding
+  }
+  generation_.emplace(parts, GenerationLimits{.max_tokens = max_tokens_, .context_limit = context_limit_});
+  generation_->begin(first_logits_);
+  first_token_seconds_ = watch_.seconds();
+  if (generation_->is_finished()) finish(*generation_->finish());
+}
+
+void Run::step() {
+  if (finished_) return;
+  try {
+    if (cancelled_.load(std::memory_order_relaxed)) return finish(FinishReason::kCancelled);
+    if (!opened_) return open();
+    if (!generation_) return step_prefill();
+    generation_->round();
+    if (generation_->is_finished()) finish(*generation_->finish());
+  } catch (const Error&) {
+    finish(FinishReason::kError);
+    throw;
+  }
+}
+
+void Run::finish(FinishReason reason) {
+  if (finished_) return;
+  finished_ = true;
+  if (generation_) decode_seconds_ = watch_.seconds();
+  if (generation_ && !generation_->is_finished()) generation_->cancel();
+  sink_.close(reason);
+  if (generation_ && reason != FinishReason::kError && state_->is_valid())
+    store_snapshot(SnapshotClass::kReply, {});
+}
+
+GenerateResult Run::take_result() {
+  MERERUN_CHECK(finished_, "the run is over");
+  GenerateResult result;
+  result.prompt_ids = plan_.ids;
+  if (generation_) {
+    result.ids = generation_->tokens();
+    result.finish = *generation_->finish();
+    result.acceleration.statistics = generation_->statistics();
+  }
+  result.reasoning = sink_.reasoning();
+  result.content = sink_.content();
+  result.tool_calls = sink_.tool_calls();
+  result.reasoning_tokens = sink_.reasoning_tokens();
+  result.seed = sampler_.options().seed;
+  result.logprobs = std::move(sink_.logprobs());
+  result.timings = {prefill_seconds_, decode_seconds_, first_token_seconds_};
+  AccelerationReport& a = result.acceleration;
+  a.admission = admission_;
+  a.route = admission_.drafts       ? Route::kMtpSpeculative
+            : request_.serial_route ? Route::kSerial
+                                    : Route::kFinalTargetPipelined;
+  a.draft_history_tokens = draft_history_tokens_;
+  a.draft_model = engine_.resolved().config.family == Family::kFlashNext ? "qwen4-exp-mtp" : "qwen-mtp";
+  if (policy_) a.cost_model = name_of(policy_->cost());
+  result.prefix = prefix_;
+  return result;
+}
+
+std::string GenerateResult::output_sha256() const {
+  std::string text = reasoning;
+  text.push_back('\0');
+  text += content;
+  return sha256_hex(text);
+}
+
+GenerateResult generate(Engine& engine, GenerateRequest request, PieceListener listener) {
+  Run run(engine, std::move(request), std::move(listener));
+  run.run_to_end();
+  return run.take_result();
+}
+
+}  // namespace mererun
