@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/models.h"
+
+namespace mererun {
+namespace {
+
+using testing::load_model;
+using testing::random_ids;
+using testing::state_bytes;
+using testing::to_host;
+
+/// Serial truth: logits row and state bytes after each position.
+struct SerialRun {
+  std::vector<std::vector<float>> logits;
+  std::vector<std::vector<std::byte>> states;
+};
+
+void prefill(Model& model, SequenceState& state, std::span<const TokenId> ids) {
+  while (state.length() < static_cast<int>(ids.size())) {
+    const int first = state.length();
+    const int rows = std::min<int>(model.limits().max_rows, static_cast<int>(ids.size()) - first);
+    const PassSegment segment{&state, nullptr, 0, rows};
+    model.decoder().forward(ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
+                            {&segment, 1});
+  }
+}
+
+SerialRun run_serially(Model& model, const SequenceState& start, std::span<const TokenId> ids) {
+  SerialRun run;
+  SequenceState state = start.fork();
+  for (const TokenId id : ids) {
+    const PassSegment segment{&state, nullptr, 0, 1};
+    const TensorView hidden = model.decoder().forward({&id, 1}, {&segment, 1});
+    run.logits.push_back(to_host(model.ops(), model.decoder().logits(hidden)));
+    run.states.push_back(state_bytes(state));
+  }
+  return run;
+}
+
+struct Case {
+  std::string model;
+  int prompt;
+};
+
+class ModelWidths : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ModelWidths, EveryRowAndEveryAcceptedPrefixEqualsSerialDecoding) {
+  const auto model = load_model(testing::golden_dir() / GetParam().model / "mlx", "cpu");
+  const int vocabulary = model->config().vocabulary;
+  SequenceState start = model->new_sequence();
+  prefill(*model, start, random_ids(GetParam().prompt, vocabulary, 21));
+  const std::vector<std::byte> start_bytes = state_bytes(start);
+  const std::vector<TokenId> rows = random_ids(32, vocabulary, 22);
+  const SerialRun serial = run_serially(*model, start, rows);
+
+  VerifyLog log = model->new_verify_log(32);
+  for (const int width : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
+    for (int accepted = 0; accepted <= width; ++accepted) {
+      SequenceState state = start.fork();
+      {
+        VerifyTransaction transaction(state, log, width);
+        const PassSegment segment{&state, &transaction, 0, width};
+        const TensorView hidden =
+            model->decoder().forward(std::span(rows).first(static_cast<std::size_t>(width)), {&segment, 1});
+        const std::vector<float> hidden_host = to_host(model->ops(), hidden);
+        const std::vector<float> logits = to_host(model->ops(), model->decoder().logits(hidden));
+        for (int r = 0; r < width; ++r) {
+          const auto* row =
+              logits.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(vocabulary);
+          ASSERT_EQ(testing::hash_bits({row, static_cast<std::size_t>(vocabulary)}),
+                    testing::hash_bits(serial.logits[static_cast<std::size_t>(r)]))
+              << "width " << width << " row " << r;
+        }
+        if (accepted > 0) transaction.commit(accepted, hidden);
+      }
+      const auto& expected =
+          accepted == 0 ? start_bytes : serial.states[static_cast<std::size_t>(accepted) - 1];
+      ASSERT_EQ(state.length(), GetParam().prompt + accepted);
+      ASSERT_TRUE(state_bytes(state) == expected) << "width " << width << " accepted " << accepted;
+    }
+  }
+  EXPECT_TRUE(state_bytes(start) == start_bytes) << "forks leave their source as it was";
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ModelWidths,
+                         ::testing::Values(Case{"tiny-dense", 1}, Case{"tiny-dense", 60},
+                                           Case{"tiny-dense", 250}, Case{"tiny-dense", 1020},
+                                           Case{"tiny-moe", 1}, Case{"tiny-moe", 60}, Case{"tiny-moe", 250},
+                                           Case{"tiny-moe", 1020}),
+                         [](const auto& p) {
+                           std::string name = p.param.model + std::to_string(p.param.prompt);
+                           name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace mererun

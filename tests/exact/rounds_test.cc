@@ -1,0 +1,280 @@
+// Generation rounds with a scripted drafter, on the tiny checkpoints: whatever is proposed, the output is the
+// serial oracle's, and the state ends where the output ends.
+
+#include <gtest/gtest.h>
+
+#include "decode/mtp_drafter.h"
+#include "tests/support/generation.h"
+
+namespace mererun {
+namespace {
+
+using testing::GenerationOutcome;
+using testing::GenerationSetup;
+using testing::IdSink;
+using testing::OracleRun;
+using testing::ScriptDrafter;
+
+constexpr int kTokens = 96;
+constexpr int kPrompt = 37;
+
+class Rounds : public ::testing::TestWithParam<std::string> {
+ protected:
+  Rounds() : model_(testing::load_model(testing::golden_dir() / GetParam() / "mlx", "cpu")) {
+    prompt_ = testing::random_ids(kPrompt, model_->config().vocabulary, 5);
+    oracle_ = testing::run_oracle(*model_, prompt_, kTokens + 40);
+  }
+
+  GenerationOutcome generate(Drafter* drafter, int width, IdSink& sink, int max_tokens = kTokens) {
+    GenerationSetup setup{.prompt = prompt_, .max_tokens = max_tokens, .width = width, .drafter = drafter};
+    return testing::run_generation(*model_, setup, sink);
+  }
+  std::vector<TokenId> serial(int n) const { return {oracle_.ids.begin(), oracle_.ids.begin() + n}; }
+  /// The oracle's token for an absolute position.
+  TokenId truth(Position position) const { return oracle_.ids[static_cast<std::size_t>(position - kPrompt)]; }
+  TokenId other(TokenId id) const { return (id + 1) % model_->config().vocabulary; }
+
+  std::unique_ptr<Model> model_;
+  std::vector<TokenId> prompt_;
+  OracleRun oracle_;
+};
+
+void expect_consistent(const GenerationOutcome& o) {
+  const Statistics& s = o.statistics;
+  EXPECT_EQ(s.generated(), static_cast<std::int64_t>(o.ids.size()));
+  EXPECT_EQ(s.generated(), s.rounds() + s.serial_rounds() + s.accepted());
+  EXPECT_LE(s.accepted(), s.drafted());
+  if (o.transitions >= 0) {
+    EXPECT_EQ(o.transitions, o.state_length - 1) << "one transition per committed token but one";
+  }
+}
+
+TEST_P(Rounds, EveryAcceptedLengthGivesTheSerialOutput) {
+  for (int width = 2; width <= 9; ++width) {
+    for (int accept = 0; accept < width; ++accept) {
+      ScriptDrafter drafter([&](Position first, int depth) {
+        std::vector<TokenId> ids;
+        for (int j = 0; j < depth; ++j)
+          ids.push_back(j < accept ? truth(first + j) : other(truth(first + j)));
+        return ids;
+      });
+      IdSink sink;
+      const GenerationOutcome o = generate(&drafter, width, sink);
+      ASSERT_EQ(o.ids, serial(kTokens)) << "width " << width << " accept " << accept;
+      expect_consistent(o);
+      EXPECT_EQ(o.finish, FinishReason::kLength);
+      if (accept == 0) {
+        EXPECT_EQ(o.statistics.accepted(), 0);
+      }
+    }
+  }
+}
+
+TEST_P(Rounds, SelfDraftIsFullyAccepted) {
+  ScriptDrafter drafter([&](Position first, int depth) {
+    std::vector<TokenId> ids;
+    for (int j = 0; j < depth; ++j) ids.push_back(truth(first + j));
+    return ids;
+  });
+  IdSink sink;
+  const GenerationOutcome o = generate(&drafter, 8, sink);
+  EXPECT_EQ(o.ids, serial(kTokens));
+  EXPECT_EQ(o.statistics.accepted(), o.statistics.drafted());
+  EXPECT_GT(o.statistics.drafted(), kTokens / 2);
+  expect_consistent(o);
+}
+
+TEST_P(Rounds, DepthMayChangeEachRoundAndDraftsMayBeEmptyShortOrInvalid) {
+  int call = 0;
+  ScriptDrafter drafter([&](Position first, int depth) {
+    const int lengths[] = {4, 1, 3, 2, 0, 0, 7, 5};
+    std::vector<TokenId> ids;
+    const int n = std::min(depth, lengths[call % 8]);
+    for (int j = 0; j < n; ++j)
+      ids.push_back((call + j) % 5 == 4 ? other(truth(first + j)) : truth(first + j));
+    if (call % 7 == 6 && !ids.empty()) ids.back() = call % 2 == 0 ? -1 : 1 << 30;
+    ++call;
+    return ids;
+  });
+  IdSink sink;
+  const GenerationOutcome o = generate(&drafter, 9, sink);
+  EXPECT_EQ(o.ids, serial(kTokens));
+  expect_consistent(o);
+}
+
+TEST_P(Rounds, RandomDraftsGiveTheSerialOutput) {
+  std::uint64_t x = 99;
+  ScriptDrafter drafter([&](Position first, int depth) {
+    std::vector<TokenId> ids;
+    for (int j = 0; j < depth; ++j) {
+      x = x * 6364136223846793005ull + 1442695040888963407ull;
+      ids.push_back((x >> 40) % 3 != 0 ? truth(first + j)
+                                       : static_cast<TokenId>(
+                                             (x >> 20) % static_cast<unsigned>(model_->config().vocabulary)));
+    }
+    return ids;
+  });
+  for (int width = 2; width <= 9; ++width) {
+    IdSink sink;
+    const GenerationOutcome o = generate(&drafter, width, sink);
+    EXPECT_EQ(o.ids, serial(kTokens)) << "width " << width;
+    expect_consistent(o);
+  }
+}
+
+TEST_P(Rounds, AStopAtAnyTokenCutsTheRoundAndTheStateEndsThere) {
+  ScriptDrafter drafter([&](Position first, int depth) {
+    std::vector<TokenId> ids;
+    for (int j = 0; j < depth; ++j) ids.push_back(truth(first + j));
+    return ids;
+  });
+  for (std::size_t cut = 1; cut <= 20; ++cut) {
+    IdSink sink;
+    sink.stop = [&](const std::vector<TokenId>& ids) -> std::optional<FinishReason> {
+      if (ids.size() == cut) return FinishReason::kStop;
+      return std::nullopt;
+    };
+    GenerationOutcome o = generate(&drafter, 8, sink);
+    EXPECT_EQ(o.ids, serial(static_cast<int>(cut)));
+    EXPECT_EQ(o.finish, FinishReason::kStop) << "cut " << cut;
+    expect_consistent(o);
+    EXPECT_GE(o.state_length, kPrompt + static_cast<int>(cut) - 1);
+    EXPECT_LE(o.state_length, kPrompt + static_cast<int>(cut));
+
+    // The same place, reached as an end-of-sequence id: not emitted, not counted, whatever was drafted behind
+    // it.
+    const TokenId eos = oracle_.ids[cut];
+    const auto first = std::find(oracle_.ids.begin(), oracle_.ids.end(), eos) - oracle_.ids.begin();
+    IdSink eos_sink;
+    eos_sink.eos = {eos};
+    o = generate(&drafter, 8, eos_sink);
+    EXPECT_EQ(o.ids, serial(static_cast<int>(first)));
+    EXPECT_EQ(o.finish, FinishReason::kStop);
+    EXPECT_EQ(o.state_length, kPrompt + static_cast<int>(first));
+    expect_consistent(o);
+  }
+}
+
+TEST_P(Rounds, ADraftedEndThatTheTargetRefusesEndsNothing) {
+  const TokenId eos = [&] {
+    for (TokenId id = 0;; ++id)
+      if (std::find(oracle_.ids.begin(), oracle_.ids.end(), id) == oracle_.ids.end()) return id;
+  }();
+  ScriptDrafter drafter(
+      [&](Position, int depth) { return std::vector<TokenId>(static_cast<std::size_t>(depth), eos); });
+  IdSink sink;
+  sink.eos = {eos};
+  const GenerationOutcome o = generate(&drafter, 5, sink);
+  EXPECT_EQ(o.ids, serial(kTokens));
+  EXPECT_EQ(o.finish, FinishReason::kLength);
+}
+
+TEST_P(Rounds, TheBudgetIsMetExactlyAndNoDraftIsMadeBeyondIt) {
+  for (int budget = 1; budget <= 12; ++budget) {
+    ScriptDrafter drafter([&](Position first, int depth) {
+      EXPECT_LE(first + depth, kPrompt + budget) << "a draft that could not be emitted";
+      std::vector<TokenId> ids;
+      for (int j = 0; j < depth; ++j) ids.push_back(truth(first + j));
+      return ids;
+    });
+    IdSink sink;
+    const GenerationOutcome o = generate(&drafter, 8, sink, budget);
+    EXPECT_EQ(o.ids, serial(budget));
+    EXPECT_EQ(o.finish, FinishReason::kLength);
+    expect_consistent(o);
+  }
+}
+
+TEST_P(Rounds, TheModelsOwnHeadGivesTheSerialOutput) {
+  MtpDrafter drafter(*model_);
+  for (const int width : {2, 4, 8, 9}) {
+    for (const bool adaptive : {false, true}) {
+      IdSink sink;
+      GenerationSetup setup{.prompt = prompt_, .max_tokens = kTokens, .width = width, .drafter = &drafter};
+      if (adaptive) setup.cost = FixedCost{};
+      const GenerationOutcome o = testing::run_generation(*model_, setup, sink);
+      EXPECT_EQ(o.ids, serial(kTokens)) << "width " << width << " adaptive " << adaptive;
+      expect_consistent(o);
+    }
+  }
+}
+
+TEST_P(Rounds, LogitsOfVerifiedRowsAreTheSerialOnes) {
+  IdSink serial_sink;
+  serial_sink.logits = true;
+  const GenerationOutcome expected = generate(nullptr, 2, serial_sink);
+  MtpDrafter drafter(*model_);
+  IdSink sink;
+  sink.logits = true;
+  const GenerationOutcome o = generate(&drafter, 8, sink);
+  EXPECT_EQ(o.ids, expected.ids);
+  EXPECT_EQ(o.row_hashes, expected.row_hashes);
+}
+
+TEST_P(Rounds, SampledOutputDoesNotDependOnDrafts) {
+  MtpDrafter drafter(*model_);
+  for (const double temperature : {0.3, 1.0, 1.5}) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      SamplingOptions sampling{.temperature = temperature, .top_k = 40, .top_p = 0.95, .seed = seed};
+      if (seed == 2) {
+        sampling.presence_penalty = 1.5;
+        sampling.frequency_penalty = 0.5;
+        sampling.repetition_penalty = 1.1;
+      }
+      const OracleRun oracle = testing::run_oracle(*model_, prompt_, kTokens, sampling);
+      GenerationSetup setup{
+          .prompt = prompt_, .sampling = sampling, .max_tokens = kTokens, .width = 6, .drafter = &drafter};
+      IdSink sink;
+      EXPECT_EQ(testing::run_generation(*model_, setup, sink).ids, oracle.ids)
+          << "temperature " << temperature << " seed " << seed;
+    }
+  }
+}
+
+TEST_P(Rounds, PenaltiesAtTemperatureZeroCountAcceptedDrafts) {
+  SamplingOptions sampling{.presence_penalty = 1.5, .frequency_penalty = 0.3};
+  const OracleRun oracle = testing::run_oracle(*model_, prompt_, kTokens, sampling);
+  MtpDrafter drafter(*model_);
+  GenerationSetup setup{
+      .prompt = prompt_, .sampling = sampling, .max_tokens = kTokens, .width = 8, .drafter = &drafter};
+  IdSink sink;
+  EXPECT_EQ(testing::run_generation(*model_, setup, sink).ids, oracle.ids);
+}
+
+TEST_P(Rounds, EveryHistoryModeGivesTheSameOutput) {
+  MtpDrafter drafter(*model_);
+  for (const HistoryMode mode : {HistoryMode::kNone, HistoryMode::kRetained, HistoryMode::kStreaming}) {
+    GenerationSetup setup{
+        .prompt = prompt_, .max_tokens = kTokens, .width = 5, .drafter = &drafter, .history = mode};
+    IdSink sink;
+    const GenerationOutcome o = testing::run_generation(*model_, setup, sink);
+    EXPECT_EQ(o.ids, serial(kTokens)) << name_of(mode);
+    expect_consistent(o);
+  }
+}
+
+TEST_P(Rounds, CancellationEndsBetweenRoundsAndKeepsTheCommittedState) {
+  SequenceState state = model_->new_sequence();
+  Prefill(*model_, state, prompt_, {}).run();
+  Sampler sampler({}, prompt_);
+  IdSink sink;
+  sink.max_tokens = kTokens;
+  std::atomic<bool> cancelled{false};
+  Generation generation(
+      {.model = *model_, .state = state, .sampler = sampler, .sink = sink, .cancelled = &cancelled},
+      {.max_tokens = kTokens, .context_limit = 4096});
+  generation.begin();
+  for (int i = 0; i < 5; ++i) generation.round();
+  cancelled = true;
+  generation.round();
+  EXPECT_EQ(generation.finish(), FinishReason::kCancelled);
+  EXPECT_EQ(generation.tokens(), serial(6));
+  EXPECT_EQ(state.length(), kPrompt + 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, Rounds, ::testing::Values("tiny-dense", "tiny-moe"), [](const auto& p) {
+  return std::string(p.param == "tiny-dense" ? "Dense" : "Moe");
+});
+
+}  // namespace
+}  // namespace mererun

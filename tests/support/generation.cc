@@ -1,0 +1,64 @@
+#include "tests/support/generation.h"
+
+#include <algorithm>
+
+namespace mererun::testing {
+
+ChoiceOutcome IdSink::on_choice(const TargetChoice& choice) {
+  if (std::find(eos.begin(), eos.end(), choice.id) != eos.end()) return {false, FinishReason::kStop};
+  ids.push_back(choice.id);
+  if (logits) row_hashes.push_back(hash_bits(choice.logits));
+  ChoiceOutcome outcome;
+  if (stop) outcome.finish = stop(ids);
+  if (!outcome.finish && static_cast<int>(ids.size()) >= max_tokens) outcome.finish = FinishReason::kLength;
+  return outcome;
+}
+
+OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
+                     const SamplingOptions& sampling) {
+  OracleRun run;
+  Sampler sampler(sampling, prompt);
+  SequenceState state = model.new_sequence();
+  std::vector<float> row;
+  const auto evaluate = [&](TokenId id) {
+    const PassSegment segment{&state, nullptr, 0, 1};
+    row = to_host(model.ops(), model.decoder().logits(model.decoder().forward({&id, 1}, {&segment, 1})));
+  };
+  for (const TokenId id : prompt) evaluate(id);
+  run.states.push_back(state_bytes(state));
+  for (int i = 0; i < tokens; ++i) {
+    run.ids.push_back(sampler.choose(row, state.length()));
+    sampler.accept(run.ids.back());
+    evaluate(run.ids.back());
+    run.states.push_back(state_bytes(state));
+  }
+  return run;
+}
+
+GenerationOutcome run_generation(Model& model, const GenerationSetup& setup, IdSink& sink) {
+  sink.max_tokens = setup.max_tokens;
+  SequenceState state = model.new_sequence();
+  Prefill(model, state, setup.prompt, {.history = setup.history}).run();
+  Sampler sampler(setup.sampling, setup.prompt);
+  VerifyLog log = model.new_verify_log(setup.width);
+  DepthPolicy policy({.max_depth = setup.width - 1, .cost = setup.cost});
+  GenerationParts parts{.model = model, .state = state, .sampler = sampler, .sink = sink};
+  if (setup.drafter != nullptr) {
+    parts.log = &log;
+    parts.drafter = setup.drafter;
+    parts.policy = &policy;
+  }
+  Generation generation(parts, {.max_tokens = setup.max_tokens, .context_limit = setup.context_limit});
+  generation.begin();
+  generation.run();
+  GenerationOutcome outcome;
+  outcome.ids = generation.tokens();
+  outcome.finish = *generation.finish();
+  outcome.statistics = generation.statistics();
+  outcome.state_length = state.length();
+  if (state.history()) outcome.transitions = state.history()->base() + state.history()->transitions();
+  outcome.row_hashes = sink.row_hashes;
+  return outcome;
+}
+
+}  // namespace mererun::testing

@@ -1,0 +1,121 @@
+#include "tests/support/models.h"
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+namespace mererun::testing {
+
+std::optional<std::filesystem::path> full_golden_dir() {
+  const char* dir = std::getenv("MERERUN_GOLDEN_DIR");
+  if (dir == nullptr || *dir == '\0') return std::nullopt;
+  return dir;
+}
+
+std::unique_ptr<Ops> make_ops(const std::string& backend) {
+  if (backend == "reference") return make_reference_ops();
+  CpuOptions options;
+  if (const auto colon = backend.find(':'); colon != std::string::npos)
+    options.threads = std::stoi(backend.substr(colon + 1));
+  return make_cpu_ops(options);
+}
+
+std::unique_ptr<Model> load_model(const std::filesystem::path& folder, const std::string& backend,
+                                  ModelLimits limits) {
+  return Model::load(folder, {}, make_ops(backend), limits);
+}
+
+std::vector<float> to_host(Ops& ops, const TensorView& view) {
+  std::vector<float> out(static_cast<std::size_t>(view.rows) * static_cast<std::size_t>(view.cols));
+  for (int r = 0; r < view.rows; ++r)
+    ops.download(out.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(view.cols),
+                 view.row<float>(r), static_cast<std::size_t>(view.cols) * sizeof(float));
+  return out;
+}
+
+std::vector<float> all_logits(Model& model, std::span<const TokenId> ids, int chunk) {
+  SequenceState state = model.new_sequence();
+  std::vector<float> out;
+  while (state.length() < static_cast<int>(ids.size())) {
+    const int first = state.length();
+    const int rows = std::min(chunk, static_cast<int>(ids.size()) - first);
+    const PassSegment segment{&state, nullptr, 0, rows};
+    const TensorView hidden = model.decoder().forward(
+        ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), {&segment, 1});
+    for (int r = 0; r < rows; r += model.limits().max_logit_rows) {
+      const int n = std::min(model.limits().max_logit_rows, rows - r);
+      const std::vector<float> part = to_host(model.ops(), model.decoder().logits(hidden.row_range(r, n)));
+      out.insert(out.end(), part.begin(), part.end());
+    }
+  }
+  return out;
+}
+
+namespace {
+
+void append(std::vector<std::byte>& out, Ops& ops, const void* data, std::size_t bytes) {
+  const std::size_t at = out.size();
+  out.resize(at + bytes);
+  if (bytes > 0) ops.download(out.data() + at, data, bytes);
+}
+
+void append_cache(std::vector<std::byte>& out, Ops& ops, const KvCache& cache) {
+  const std::vector<KvPageRef> pages = cache.share_pages();
+  for (int l = 0; l < cache.geometry().layers; ++l) {
+    const KvLayerView view = cache.layer(l);
+    const std::size_t code_row = static_cast<std::size_t>(view.head_dim) * sizeof(std::int16_t);
+    for (int p = 0; p < cache.length(); ++p) {
+      const std::byte* page = pages[static_cast<std::size_t>(p / kKvPagePositions)]->bytes.as<std::byte>();
+      for (int h = 0; h < view.kv_heads; ++h) {
+        const auto slot = static_cast<std::size_t>(h * kKvPagePositions + p % kKvPagePositions);
+        append(out, ops, page + view.key_codes + slot * code_row, code_row);
+        append(out, ops, page + view.value_codes + slot * code_row, code_row);
+        append(out, ops, page + view.key_scales + slot * sizeof(float), sizeof(float));
+        append(out, ops, page + view.value_scales + slot * sizeof(float), sizeof(float));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> state_bytes(const SequenceState& state) {
+  Ops& ops = state.ops();
+  std::vector<std::byte> out;
+  append_cache(out, ops, state.kv());
+  append(out, ops, state.recurrent().bytes().data(), state.recurrent().bytes().size_bytes());
+  append(out, ops, state.last_hidden().data,
+         static_cast<std::size_t>(state.geometry().hidden) * sizeof(float));
+  if (const auto& history = state.history()) {
+    append_cache(out, ops, history->cache());
+    const TensorView waiting = history->waiting_hidden();
+    append(out, ops, waiting.data,
+           static_cast<std::size_t>(waiting.rows) * static_cast<std::size_t>(waiting.cols) * sizeof(float));
+    const auto* tokens = reinterpret_cast<const std::byte*>(history->waiting_tokens().data());
+    out.insert(out.end(), tokens, tokens + history->waiting_tokens().size() * sizeof(TokenId));
+  }
+  return out;
+}
+
+std::uint64_t hash_bits(std::span<const float> values) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const float value : values) {
+    std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0x7fc00000u;
+    if (bits == 0x80000000u) bits = 0;
+    for (int i = 0; i < 4; ++i) hash = (hash ^ ((bits >> (8 * i)) & 0xffu)) * 0x100000001b3ull;
+  }
+  return hash;
+}
+
+std::vector<TokenId> random_ids(int n, int vocabulary, std::uint64_t seed) {
+  std::vector<TokenId> ids;
+  std::uint64_t x = seed;
+  for (int i = 0; i < n; ++i) {
+    x = x * 6364136223846793005ull + 1442695040888963407ull;
+    ids.push_back(static_cast<TokenId>((x >> 33) % static_cast<std::uint64_t>(vocabulary)));
+  }
+  return ids;
+}
+
+}  // namespace mererun::testing
