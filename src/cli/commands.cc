@@ -60,7 +60,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
                                 .examples = {"text chat --prompt \"Write a function that adds two numbers.\"",
                                              "text chat --interactive --model demo-moe-4bit",
                                              "text chat --temperature 0 --stats < question.txt"}},
-                               nullptr));
+                               run_text_chat));
   commands.push_back(command<ModelListOptions>({.words = "model list",
                                                 .summary = "the installed models",
                                                 .details = {},

@@ -16,6 +16,8 @@ struct ProgramContext;
 /// exit status and throw Error. A command whose body is not in this build has no function here; see
 /// commands.cc.
 
+int run_text_chat(const TextChatOptions& options, ProgramContext& context);
+
 /// A command of the program: its words, its help, its options, and what it does.
 ///
 /// Thread-safety: one thread only.
