@@ -37,9 +37,10 @@ struct EngineOptions {
   std::filesystem::path mtp_root = {};  // empty: search
   Backend backend = Backend::kAuto;
   int device = 0;
-  int threads = 0;                   // 0: physical cores
+  int threads = 0;                        // 0: physical cores
   std::optional<int> context_limit = {};  // absent: the model's default
-  AdmissionProcess process = {};  // speculation, thresholds, width, history variable; the engine fills the rest
+  AdmissionProcess process =
+      {};  // speculation, thresholds, width, history variable; the engine fills the rest
   CostChoice cost = {};
   int prefill_chunk = 1024;
   std::size_t prefix_cache_bytes = 0;  // 0: off

@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
     return 64;
   }
   try {
-    const auto engine = Engine::load({.model = {.model = "", .root = argv[1]},
-                                     .process = {.speculation = Speculation::kOn}});
+    const auto engine =
+        Engine::load({.model = {.model = "", .root = argv[1]}, .process = {.speculation = Speculation::kOn}});
     testing::SoakPlan plan;
     if (argc > 2) plan.prompts = std::atoi(argv[2]);
     if (argc > 3) plan.tokens = std::atoi(argv[3]);
