@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "decode/draft_history_pass.h"
 #include "decode/mtp_drafter.h"
 #include "tests/support/generation.h"
 
@@ -196,6 +197,56 @@ TEST_P(Rounds, TheModelsOwnHeadGivesTheSerialOutput) {
       EXPECT_EQ(o.ids, serial(kTokens)) << "width " << width << " adaptive " << adaptive;
       expect_consistent(o);
     }
+  }
+}
+
+/// A generation on `state` until it holds exactly `length` positions; then all waiting transitions are
+/// evaluated.
+std::vector<std::byte> bytes_after(Model& model, const std::vector<TokenId>& prompt, int width,
+                                   Drafter* drafter, int rounds, int length) {
+  SequenceState state = model.new_sequence();
+  Prefill(model, state, prompt, {}).run();
+  Sampler sampler({}, prompt);
+  IdSink sink;
+  sink.max_tokens = 1000;
+  VerifyLog log = model.new_verify_log(width);
+  DepthPolicy policy({.max_depth = width - 1, .cost = FullDepth{}});
+  GenerationParts parts{.model = model, .state = state, .sampler = sampler, .sink = sink};
+  if (drafter != nullptr) {
+    parts.log = &log;
+    parts.drafter = drafter;
+    parts.policy = &policy;
+  }
+  Generation generation(parts, {.max_tokens = 1000, .context_limit = 4096});
+  generation.begin();
+  for (int i = 0; i < rounds || state.length() < length; ++i) generation.round();
+  if (state.history()->waiting() > 0)
+    evaluate_waiting(*model.head(), *state.history(), state.history()->waiting(), model.limits().max_rows);
+  return testing::state_bytes(state);
+}
+
+TEST_P(Rounds, EveryCacheAndTheDraftHistoryEndWithTheirSerialBits) {
+  // Accepted lengths 0 .. 7 in turn, some rounds of the head's own drafts before and after.
+  MtpDrafter own(*model_);
+  for (const int rounds : {1, 2, 5, 9}) {
+    int call = 0, length = kPrompt;
+    ScriptDrafter drafter([&](Position first, int depth) {
+      std::vector<TokenId> ids;
+      const int accept = call++ % 8;
+      for (int j = 0; j < depth; ++j) ids.push_back(j < accept ? truth(first + j) : other(truth(first + j)));
+      length = first + std::min(accept, depth);
+      return ids;
+    });
+    const auto drafted = bytes_after(*model_, prompt_, 8, &drafter, rounds, 0);
+    EXPECT_TRUE(drafted == bytes_after(*model_, prompt_, 8, nullptr, 0, length))
+        << rounds << " scripted rounds";
+  }
+  for (const int rounds : {1, 3, 10}) {
+    const auto drafted = bytes_after(*model_, prompt_, 6, &own, rounds, 0);
+    bool found = false;  // where the head's own rounds end depends on what was accepted
+    for (int length = kPrompt + rounds; !found && length <= kPrompt + 6 * rounds; ++length)
+      found = drafted == bytes_after(*model_, prompt_, 6, nullptr, 0, length);
+    EXPECT_TRUE(found) << rounds << " rounds of the model's own drafts";
   }
 }
 
