@@ -74,7 +74,7 @@ if [[ -n $setup_only ]]; then
   inside 'ls -A; scripts/setup.sh --print | xargs dpkg-query --show'
   exit 0
 fi
-prompt='Write a Python function that adds two numbers.'
+prompt='Write a Python function that checks whether a number is prime.'
 timed 'scripts/try.sh' inside "scripts/try.sh '$prompt'"
 timed 'scripts/try.sh, second run' inside "scripts/try.sh '$prompt'"
 timed 'scripts/test.sh' inside scripts/test.sh

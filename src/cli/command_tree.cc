@@ -83,7 +83,8 @@ std::string main_help(const std::vector<std::unique_ptr<Command>>& commands) {
   std::string text =
       "mere.run: runs Qwen3.5-family language models from their checkpoint folders\n\n"
       "usage: mere.run COMMAND [options]\n"
-      "   e.g. mere.run text chat --prompt \"Write a function that adds two numbers.\"\n\n"
+      "   e.g. mere.run text chat --prompt \"Write a Python function that checks whether a number is "
+      "prime.\"\n\n"
       "Commands\n";
   text += help_rows(rows, 38);
   text += "\nOptions\n";

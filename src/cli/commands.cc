@@ -51,16 +51,16 @@ std::unique_ptr<Command> command(Command::Text text, Body<Options> body) {
 // A command that this build lacks has nullptr for its body: its options are parsed and checked all the same.
 std::vector<std::unique_ptr<Command>> make_commands() {
   std::vector<std::unique_ptr<Command>> commands;
-  commands.push_back(
-      command<TextChatOptions>({.words = "text chat",
-                                .summary = "answer a prompt, or hold a conversation",
-                                .details = "The reply goes to stdout, everything else to stderr. Ctrl-C ends "
-                                           "the reply at the end of the round and "
-                                           "prints what exists; a second Ctrl-C ends the program.",
-                                .examples = {"text chat --prompt \"Write a function that adds two numbers.\"",
-                                             "text chat --interactive --model demo-moe-4bit",
-                                             "text chat --temperature 0 --stats < question.txt"}},
-                               run_text_chat));
+  commands.push_back(command<TextChatOptions>(
+      {.words = "text chat",
+       .summary = "answer a prompt, or hold a conversation",
+       .details = "The reply goes to stdout, everything else to stderr. Ctrl-C ends "
+                  "the reply at the end of the round and "
+                  "prints what exists; a second Ctrl-C ends the program.",
+       .examples = {"text chat --prompt \"Write a Python function that checks whether a number is prime.\"",
+                    "text chat --interactive --model demo-moe-4bit",
+                    "text chat --temperature 0 --stats < question.txt"}},
+      run_text_chat));
   commands.push_back(command<ModelListOptions>({.words = "model list",
                                                 .summary = "the installed models",
                                                 .details = {},
