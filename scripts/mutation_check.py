@@ -68,8 +68,11 @@ def main():
     survived = []
     with tempfile.TemporaryDirectory(prefix="mererun-mutants-") as scratch:
         root = pathlib.Path(scratch) / "tree"
-        shutil.copytree(source, root, ignore=shutil.ignore_patterns("build*", ".git"))
-        run(["cmake", "--preset", "release", "-DMERERUN_ENABLE_CUDA=OFF"], root)
+        shutil.copytree(source, root, ignore=lambda folder, names:
+                        [n for n in names if pathlib.Path(folder) == source and n in ("build", ".git")])
+        configured = run(["cmake", "--preset", "release", "-DMERERUN_ENABLE_CUDA=OFF"], root)
+        if configured.returncode != 0:
+            raise SystemExit(configured.stdout[-4000:])
         targets = ["mererun_exact_tests", "mererun_golden_tests"]
         built = run(["cmake", "--build", "--preset", "release", "--target", *targets], root)
         if built.returncode != 0:
