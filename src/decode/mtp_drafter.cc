@@ -1,9 +1,15 @@
 #include "decode/mtp_drafter.h"
 
+#include <limits>
+
 #include "base/error.h"
 #include "decode/draft_history_pass.h"
+#include "decode/token_selection.h"
 
 namespace mererun {
+namespace {
+constexpr int kShortlist = 32;  // rows that coarse scores send on to exact ones
+}
 
 MtpDrafter::MtpDrafter(Model& model) : model_(model) {
   MERERUN_CHECK(model.head() != nullptr, "the model has a draft head");
@@ -18,10 +24,36 @@ MtpDrafter::MtpDrafter(Model& model) : model_(model) {
 TokenId MtpDrafter::propose(TensorView output, const DraftRequest& request, Position position,
                             const TokenMask* mask) {
   MtpHead& head = *model_.head();
-  if (mask == nullptr && request.sampler.is_plain_argmax()) return head.argmax_tokens(output).front();
+  if (mask == nullptr && request.sampler.is_plain_argmax()) {
+    return head.output().shortlist != nullptr ? propose_from_shortlist(output)
+                                              : head.argmax_tokens(output).front();
+  }
   const TensorView logits = head.draft_logits(output);
   model_.ops().download(scores_.data(), logits.data, scores_.size() * sizeof(float));
   return request.sampler.propose(scores_, compact_ids_, position, mask).value_or(-1);
+}
+
+TokenId MtpDrafter::propose_from_shortlist(TensorView output) {
+  MtpHead& head = *model_.head();
+  const TensorView coarse = head.coarse_scores(output);
+  model_.ops().download(scores_.data(), coarse.data,
+                        scores_.size() * sizeof(float));  // padding rows stay out
+  for (float& score : scores_)
+    if (!(score < std::numeric_limits<float>::infinity())) score = -std::numeric_limits<float>::infinity();
+  std::vector<Candidate> shortlist;
+  select_top_k(scores_, kShortlist, shortlist);
+  std::vector<std::int32_t> rows;
+  for (const Candidate& candidate : shortlist) rows.push_back(candidate.index);
+  if (rows.empty()) return -1;
+  const std::vector<float> exact = head.exact_scores(output, rows);
+  int best = -1;
+  for (std::size_t j = 0; j < rows.size(); ++j) {
+    if (!(exact[j] < std::numeric_limits<float>::infinity())) continue;  // NaN never wins
+    const auto at = static_cast<std::size_t>(best);
+    if (best < 0 || exact[j] > exact[at] || (exact[j] == exact[at] && rows[j] < rows[at]))
+      best = static_cast<int>(j);
+  }
+  return best < 0 ? -1 : compact_ids_[static_cast<std::size_t>(rows[static_cast<std::size_t>(best)])];
 }
 
 void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts) {

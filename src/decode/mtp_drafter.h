@@ -20,6 +20,10 @@ class MtpDrafter final : public Drafter {
   /// The token that the request's own rules choose from the head's scores; -1 when they choose none.
   TokenId propose(TensorView output, const DraftRequest& request, Position position, const TokenMask* mask);
 
+  /// The 32 best rows by coarse score, rescored exactly: the best, lowest compact id on ties; -1 if none is a
+  /// number.
+  TokenId propose_from_shortlist(TensorView output);
+
   Model& model_;
   std::vector<TokenId> compact_ids_;  // token of each compact row; empty when rows are token ids
   std::vector<float> scores_;

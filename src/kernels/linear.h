@@ -49,6 +49,15 @@ struct LinearParams {
   std::span<const Target> targets;
 };
 
+/// Single output rows of a linear layer: out[j] = weight[rows[j]] · x, with the bits that `linear` gives them.
+struct SelectedRowsParams {
+  TensorView x;                          // [1, In] f32
+  const LinearWeight* weight = nullptr;  // [Out, In], experts = 1
+  TensorView rows;                       // [1, n] i32, each in [0, Out)
+  TensorView scratch;                    // [1, Out] f32, overwritten; must not alias x or out
+  TensorView out;                        // [1, n] f32
+};
+
 /// SwiGLU feed-forward input half: out[t] = silu(gate · x[t]) ⊙ (up · x[t]).
 /// Equals linear (gate, up) into the scratch views followed by swiglu; a backend may fuse and leave them untouched.
 struct GatedLinearParams {

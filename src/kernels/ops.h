@@ -19,7 +19,7 @@ struct AddRowsParams {
   TensorView a, b, out;
 };
 
-/// Index of the largest value of each row, lowest index on ties; -1 where the row holds a NaN.
+/// Index of the largest value of each row, lowest index on ties; -1 where the row holds a NaN or +infinity.
 struct ArgmaxRowsParams {
   TensorView logits;  // [T, V] f32
   TensorView ids;     // out [1, T] i32
@@ -58,6 +58,8 @@ class Ops {
   virtual void rms_norm(const RmsNormParams& p) = 0;
   virtual void gated_rms_norm(const GatedRmsNormParams& p) = 0;
   virtual void linear(const LinearParams& p) = 0;
+  /// The base class computes every row; a backend may compute only those asked for.
+  virtual void selected_rows(const SelectedRowsParams& p);
   virtual void gated_linear(const GatedLinearParams& p) = 0;
   virtual void swiglu(const SwigluParams& p) = 0;
   virtual void add_rows(const AddRowsParams& p) = 0;

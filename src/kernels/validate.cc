@@ -65,6 +65,18 @@ void validate(const LinearParams& p) {
   }
 }
 
+void validate(const SelectedRowsParams& p) {
+  const ViewChecks check("selected_rows");
+  check_weight(check, "weight", p.weight, p.x.cols);
+  check.at_least("rows columns", p.rows.cols, 1);
+  check.shape("x", p.x, kF32, 1, p.x.cols);
+  check.shape("rows", p.rows, kI32, 1, p.rows.cols);
+  check.shape("scratch", p.scratch, kF32, 1, p.weight->out());
+  check.shape("out", p.out, kF32, 1, p.rows.cols);
+  check.apart("scratch and x", p.scratch, p.x);
+  check.apart("scratch and out", p.scratch, p.out);
+}
+
 void validate(const GatedLinearParams& p) {
   const ViewChecks check("gated_linear");
   check_weight(check, "gate", p.gate, p.x.cols);

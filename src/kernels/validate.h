@@ -10,6 +10,7 @@ namespace mererun {
 /// Shapes, dtypes, alignment and aliasing. Reads no element, so it serves views of any device.
 void validate(const EmbedRowsParams& p);
 void validate(const LinearParams& p);
+void validate(const SelectedRowsParams& p);
 void validate(const GatedLinearParams& p);
 void validate(const SwigluParams& p);
 void validate(const RmsNormParams& p);

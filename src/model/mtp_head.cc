@@ -71,6 +71,28 @@ TensorView MtpHead::draft_logits(TensorView output) {
   return out;
 }
 
+TensorView MtpHead::coarse_scores(TensorView output) {
+  const LinearHandle& shortlist = weights_.head->output.shortlist;
+  MERERUN_CHECK(shortlist != nullptr && output.rows == 1, "one row, and a shortlist");
+  const TensorView out = make_view(activations_.logits(1).data, DType::kF32, 1, shortlist->out());
+  const LinearParams::Target target{shortlist.get(), out, {}};
+  ops_.linear({.x = output, .targets = {&target, 1}});
+  return out;
+}
+
+std::vector<float> MtpHead::exact_scores(TensorView output, std::span<const std::int32_t> rows) {
+  const LinearHandle& head = weights_.head->output.head;
+  const int n = static_cast<int>(rows.size());
+  const TensorView ids = make_view(activations_.ids(n).data, DType::kI32, 1, n);
+  const TensorView scratch = make_view(activations_.logits(1).data, DType::kF32, 1, head->out());
+  const TensorView out = make_view(activations_.pair(1).data, DType::kF32, 1, n);
+  ops_.upload(ids.data, rows.data(), rows.size_bytes());
+  ops_.selected_rows({.x = output, .weight = head.get(), .rows = ids, .scratch = scratch, .out = out});
+  std::vector<float> scores(rows.size());
+  ops_.download(scores.data(), out.data, scores.size() * sizeof(float));
+  return scores;
+}
+
 std::vector<TokenId> MtpHead::argmax_tokens(TensorView output) {
   const DraftOutput& o = weights_.head->output;
   const TensorView logits = draft_logits(output);

@@ -32,6 +32,10 @@ class MtpHead {
 
   /// Scores [rows, R] over the draft vocabulary (compact rows), padding included.
   TensorView draft_logits(TensorView output);
+  /// Coarse scores [1, padded rows] of the 2-bit shortlist matrix for one output row. Needs a shortlist.
+  TensorView coarse_scores(TensorView output);
+  /// Exact scores of single compact rows for one output row, with the bits of draft_logits.
+  std::vector<float> exact_scores(TensorView output, std::span<const std::int32_t> rows);
   /// Best-scoring token of each row: largest value, lowest compact id on ties, padding excluded; -1 if a row
   /// holds a NaN.
   std::vector<TokenId> argmax_tokens(TensorView output);

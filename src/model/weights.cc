@@ -157,6 +157,7 @@ DraftHeadWeights convert(Converter& to, const HostDraftHead& host, const HostWei
   if (host.vocabulary) {
     head.output.head = slice_output(to, model.lm_head, *host.vocabulary);
     head.output.rows = host.vocabulary->rows();
+    if (!host.draft_lm_head.empty()) head.output.shortlist = to.linear(host.draft_lm_head);
   } else {
     head.output.head = lm_head;
     head.output.rows = lm_head->out();

@@ -66,6 +66,7 @@ struct LayerWeights {
 /// Which output rows the drafter scores, and the token of each.
 struct DraftOutput {
   LinearHandle head;                          // [rows, H]: the compact matrix, or the target's own
+  LinearHandle shortlist;                     // [padded rows, H] 2-bit coarse scores; null without one
   std::optional<DraftVocabulary> vocabulary;  // no value: row = token id
   int rows = 0;                               // rows that may be proposed; later ones are padding
 };

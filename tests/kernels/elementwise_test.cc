@@ -55,7 +55,10 @@ TEST_P(ElementwiseTest, AddRowsMayWriteInPlace) {
 TEST_P(ElementwiseTest, ArgmaxTakesTheLowestIndexOnTies) {
   EXPECT_EQ(argmax(*ops_, {1, 3, 3, 2, 5, 5, 5, 5, -1, -2, -1, -4}, 3), (std::vector<std::int32_t>{1, 0, 0}));
   EXPECT_EQ(argmax(*ops_, {-0.0f, 0.0f, -kInf, -kInf}, 2), (std::vector<std::int32_t>{0, 0}));
-  EXPECT_EQ(argmax(*ops_, {1, kInf, kInf}, 1), (std::vector<std::int32_t>{1}));
+}
+
+TEST_P(ElementwiseTest, ArgmaxReportsPlusInfinity) {
+  EXPECT_EQ(argmax(*ops_, {1, kInf, kInf, kInf, 0, 2, 1, 2, -kInf}, 3), (std::vector<std::int32_t>{-1, -1, 1}));
 }
 
 TEST_P(ElementwiseTest, ArgmaxReportsNan) {

@@ -1,6 +1,9 @@
 #include "kernels/cpu/cpu_ops.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "kernels/cpu/cpu_isa.h"
@@ -140,7 +143,8 @@ void CpuOps::argmax_rows(const ArgmaxRowsParams& p) {
       if (i == -2) continue;
       if (i == -1 || best == -2 || x[i] > x[best]) best = i;
     }
-    ids[t] = best;
+    // Plus infinity is no number to choose by either; it would be the largest.
+    ids[t] = best >= 0 && x[best] == std::numeric_limits<float>::infinity() ? -1 : best;
   }
 }
 
@@ -167,6 +171,24 @@ void CpuOps::linear(const LinearParams& p) {
   };
   constexpr std::int64_t kSerialBytes = 16 * 1024;
   total* p.x.rows <= kSerialBytes ? run(0, total, 0) : pool_.parallel_for(total, run);
+}
+
+/// A panel is the least that is computed: the panels of the rows asked for, each once or more.
+void CpuOps::selected_rows(const SelectedRowsParams& p) {
+  validate(p);
+  const PackedView* view = &packed_view(p.weight);
+  rows_.build(kernels_, pool_, p.x, {&view, 1});
+  const LinearJob job{view, rows_.of(*view), p.scratch, {}};
+  const auto* rows = p.rows.row<const std::int32_t>(0);
+  for (int j = 0; j < p.rows.cols; ++j) {
+    if (rows[j] < 0 || rows[j] >= view->out) {
+      fail_expected(ErrorCode::kInvalidArgument, "selected_rows", fmt::format("rows 0..{}", view->out - 1),
+                    fmt::format("{}", rows[j]));
+    }
+    const int panel = rows[j] / kPanelRows;
+    kernels_.linear_panels(job, panel, panel + 1, worker(0));
+    p.out.row<float>(0)[j] = p.scratch.row<float>(0)[rows[j]];
+  }
 }
 
 void CpuOps::gated_linear(const GatedLinearParams& p) {

@@ -33,6 +33,7 @@ class CpuOps final : public Ops {
   void rms_norm(const RmsNormParams& p) override;
   void gated_rms_norm(const GatedRmsNormParams& p) override;
   void linear(const LinearParams& p) override;
+  void selected_rows(const SelectedRowsParams& p) override;
   void gated_linear(const GatedLinearParams& p) override;
   void swiglu(const SwigluParams& p) override;
   void add_rows(const AddRowsParams& p) override;

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "kernels/numerics.h"
 #include "kernels/reference/loops.h"
 
@@ -29,12 +31,13 @@ void argmax_rows(const ArgmaxRowsParams& p) {
   for (int t = 0; t < p.logits.rows; ++t) {
     const float* x = p.logits.row<float>(t);
     int best = 0;
-    bool has_nan = x[0] != x[0];
+    const float infinity = std::numeric_limits<float>::infinity();
+    bool is_numeric = x[0] < infinity;  // false for NaN too
     for (int i = 1; i < p.logits.cols; ++i) {
       if (x[i] > x[best]) best = i;
-      has_nan |= x[i] != x[i];
+      is_numeric &= x[i] < infinity;
     }
-    ids[t] = has_nan ? -1 : best;
+    ids[t] = is_numeric ? best : -1;
   }
 }
 
