@@ -34,7 +34,7 @@ std::shared_ptr<const OrderedJson> template_arguments(const TextChatOptions& opt
 }
 
 GenerateRequest make_request(const TextChatOptions& options, const Engine& engine,
-                             const OrderedJson& messages) {
+                             const OrderedJson& messages, const ProgramContext& context) {
   GenerateRequest request;
   request.chat = ChatPrompt{.messages = std::make_shared<const OrderedJson>(messages),
                             .tools = nullptr,
@@ -45,6 +45,7 @@ GenerateRequest make_request(const TextChatOptions& options, const Engine& engin
   if (options.context_size) request.context_limit = static_cast<int>(*options.context_size);
   if (options.logprobs) request.logprobs = static_cast<int>(*options.logprobs);
   request.serial_route = options.drafting.is_serial_route;
+  request.profiles = context.environment.overrides.profile;
   return request;
 }
 
@@ -149,7 +150,7 @@ GenerateResult answer(const TextChatOptions& options, Engine& engine, const Orde
   ReplyPrinter printer(options.stream.value_or(context.terminal.is_stdout), options.show_thinking);
   PieceListener listener;
   if (!options.output.json) listener = [&](const OutputPiece& piece) { printer(piece); };
-  Run run(engine, make_request(options, engine, messages), listener);
+  Run run(engine, make_request(options, engine, messages, context), listener);
   if (const auto& path = context.environment.overrides.debug_prompt_tokens)
     write_file(*path, Json(run.prompt()).dump() + "\n");
   const auto total = static_cast<std::int64_t>(run.prompt().size());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "decode/draft_history_pass.h"
 #include "decode/history_mode.h"
@@ -147,16 +148,59 @@ void Generation::append_confirmed(int rows, TensorView hidden) {
                   std::span<const TokenId>(rows_).subspan(1, static_cast<std::size_t>(rows) - 1));
 }
 
+namespace {
+
+/// Times the phases of one round; without a profile it neither reads the clock nor waits for the device.
+class RoundTimer {
+ public:
+  RoundTimer(SpeculationProfile* profile, Ops& ops) : profile_(profile), ops_(ops) {}
+
+  /// Seconds since the last lap.
+  double lap() { return profile_ == nullptr ? 0 : watch_.restart(); }
+  /// The same after the device has caught up.
+  double lap_synchronized() {
+    if (profile_ == nullptr) return 0;
+    ops_.synchronize();
+    return watch_.restart();
+  }
+  SpeculationProfile::Round& round() { return round_; }
+
+  void finish(int depth, int accepted, double choosing) {
+    if (profile_ == nullptr) return;
+    profile_->sampling_seconds += choosing;
+    if (depth == 0) {
+      ++profile_->serial_rounds;
+      profile_->serial_seconds += round_.verify_submit + round_.verify_wait + round_.accept + round_.commit;
+      return;
+    }
+    round_.draft_depth = depth;
+    round_.accepted_drafts = accepted;
+    profile_->rounds.push_back(round_);
+  }
+
+ private:
+  SpeculationProfile* profile_;
+  Ops& ops_;
+  Stopwatch watch_;
+  SpeculationProfile::Round round_;
+};
+
+}  // namespace
+
 void Generation::round() {
   if (is_finished()) return;
   if (parts_.cancelled != nullptr && parts_.cancelled->load(std::memory_order_relaxed)) return cancel();
   MERERUN_CHECK(pending_ >= 0, "begin comes first");
 
+  RoundTimer timer(parts_.profile, parts_.model.ops());
+  SpeculationProfile::Round& times = timer.round();
   const int cap = depth_cap();
   DepthChoice choice{.depth = 0, .reason = DepthReason::kBudget};
   if (cap > 0) choice = parts_.policy->choose(cap);
   record_pending();
   choice.depth = draft(choice.depth);
+  times.draft_submit = timer.lap();
+  times.draft_wait = timer.lap_synchronized();
   const int width = choice.depth + 1;
 
   SequenceState& state = parts_.state;
@@ -166,14 +210,20 @@ void Generation::round() {
   if (choice.depth > 0) transaction.emplace(state, *parts_.log, width);
   const PassSegment segment{&state, transaction ? &*transaction : nullptr, 0, width};
   const TensorView hidden = decoder.forward(rows_, {&segment, 1});
-  load_choices(decoder.logits(hidden));
+  const TensorView logits = decoder.logits(hidden);
+  times.verify_submit = timer.lap();
+  load_choices(logits);
+  times.verify_wait = timer.lap_synchronized();
   const Walk walk = choose_and_emit(base + 1);
+  times.accept = timer.lap();
 
   // Finished inside the accepted prefix: the state ends at the cut and stays usable.
   const int rows = 1 + walk.accepted;
   if (transaction) transaction->commit(rows, hidden);
   append_confirmed(rows, hidden);
   pending_recorded_ = false;
+  times.commit = timer.lap_synchronized();
+  timer.finish(choice.depth, walk.accepted, times.accept);
   statistics_.record_round({choice, walk.accepted, walk.emitted});
   if (parts_.policy != nullptr && cap > 0) parts_.policy->update(choice, walk.accepted);
   if (auto& history = state.history(); history && history->waiting() >= 2 * kHistoryGroup)

@@ -11,6 +11,7 @@
 #include "decode/depth_policy.h"
 #include "decode/drafter.h"
 #include "decode/sampler.h"
+#include "decode/speculation_profile.h"
 #include "decode/statistics.h"
 #include "decode/stop_rules.h"
 #include "decode/token_constraint.h"
@@ -53,6 +54,7 @@ struct GenerationParts {
   DepthPolicy* policy = nullptr;  // with a drafter
   TokenConstraint* constraint = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
+  SpeculationProfile* profile = nullptr;  // set: time every phase
 };
 
 struct GenerationLimits {

@@ -7,11 +7,37 @@ namespace mererun {
 
 using Json = nlohmann::json;
 
+namespace {
+
+Json profile_json(const SpeculationProfile& profile) {
+  Json rounds = Json::array();
+  for (const SpeculationProfile::Round& r : profile.rounds) {
+    rounds.push_back({{"draftDepth", r.draft_depth},
+                      {"acceptedDrafts", r.accepted_drafts},
+                      {"draftSubmitSeconds", r.draft_submit},
+                      {"draftWaitSeconds", r.draft_wait},
+                      {"verifySubmitSeconds", r.verify_submit},
+                      {"verifyWaitSeconds", r.verify_wait},
+                      {"acceptSeconds", r.accept},
+                      {"commitSeconds", r.commit}});
+  }
+  return {{"rounds", rounds},
+          {"serialRounds", profile.serial_rounds},
+          {"serialSeconds", profile.serial_seconds},
+          {"samplingSeconds", profile.sampling_seconds}};
+}
+
+}  // namespace
+
 Json acceleration_json(const AccelerationReport& report) {
   Json out{{"route", std::string(name_of(report.route))},
            {"admissionReason", std::string(name_of(report.admission.reason))},
            {"historyMode", std::string(name_of(report.admission.history))}};
   if (report.draft_history_tokens) out["draftHistoryTokens"] = *report.draft_history_tokens;
+  if (report.profile) {
+    out["profiled"] = true;
+    out["speculationProfile"] = profile_json(*report.profile);
+  }
   if (!report.admission.drafts) return out;
   const Statistics& s = report.statistics;
   out["draftModel"] = report.draft_model;

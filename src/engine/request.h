@@ -14,6 +14,7 @@
 #include "decode/admission.h"
 #include "decode/logprobs.h"
 #include "decode/sampler.h"
+#include "decode/speculation_profile.h"
 #include "decode/statistics.h"
 #include "decode/stop_rules.h"
 #include "decode/token_constraint.h"
@@ -46,6 +47,7 @@ struct GenerateRequest {
   std::optional<int> block_size;  // W
   bool full_depth = false;        // benchmarks: always draft D tokens
   bool uses_prefix_cache = true;
+  bool profiles = false;      // time every phase of every round
   bool serial_route = false;  // the width-1 oracle: no drafter whatever admission says
 
   std::unique_ptr<TokenConstraint> constraint;
@@ -74,9 +76,10 @@ struct PrefixReport {
 struct AccelerationReport {
   Route route = Route::kFinalTargetPipelined;
   Admission admission;
-  std::optional<int> draft_history_tokens;  // absent where the request does not draft
-  std::string draft_model;                  // "qwen-mtp" or "qwen4-exp-mtp"
-  std::string cost_model;                   // empty without a policy
+  std::optional<int> draft_history_tokens;    // absent where the request does not draft
+  std::string draft_model;                    // "qwen-mtp" or "qwen4-exp-mtp"
+  std::optional<SpeculationProfile> profile;  // of a profiled run
+  std::string cost_model;                     // empty without a policy
   Statistics statistics{0};
 };
 

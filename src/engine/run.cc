@@ -170,6 +170,7 @@ void Run::begin_decode() {
   GenerationParts parts{
       .model = model, .state = *state_, .sampler = sampler_, .sink = sink_, .cancelled = &cancelled_};
   parts.constraint = request_.constraint.get();
+  if (request_.profiles) parts.profile = &profile_;
   if (admission_.drafts && engine_.drafter() != nullptr && admission_.width > 1) {
     const CostModel cost =
         request_.full_depth ? CostModel{FullDepth{}} : engine_.cost_model(admission_.width);
@@ -230,6 +231,7 @@ GenerateResult Run::take_result() {
   a.route = admission_.drafts       ? Route::kMtpSpeculative
             : request_.serial_route ? Route::kSerial
                                     : Route::kFinalTargetPipelined;
+  if (request_.profiles) a.profile = profile_;
   a.draft_history_tokens = draft_history_tokens_;
   a.draft_model = engine_.resolved().config.family == Family::kFlashNext ? "qwen4-exp-mtp" : "qwen-mtp";
   if (policy_) a.cost_model = name_of(policy_->cost());

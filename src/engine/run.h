@@ -74,6 +74,7 @@ class Run {
   double prefill_seconds_ = 0, decode_seconds_ = 0, first_token_seconds_ = 0;
   PrefixReport prefix_;
   std::optional<int> draft_history_tokens_;
+  SpeculationProfile profile_;
 };
 
 /// Makes a run and takes it to its end.
