@@ -62,6 +62,9 @@ void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts
   std::unique_ptr<TokenConstraint> constraint;
   if (request.constraint != nullptr) constraint = request.constraint->clone();
 
+  // A round that failed after its drafts leaves nothing waiting; the head's output of then is gone, so this
+  // round is a serial step.
+  if (history.waiting() == 0) return;
   TensorView output = evaluate_waiting(head, history, history.waiting(), model_.limits().max_rows);
   const Position first = request.state.length() + 1;  // the pending token takes length()
   int tentative = 0;
