@@ -8,14 +8,14 @@
 namespace mererun {
 namespace {
 constexpr int kFirstRows = 512;  // rows allocated at least
-std::size_t row_bytes(int hidden) { return static_cast<std::size_t>(hidden) * sizeof(float); }
+std::size_t bytes_of_row(int hidden) { return static_cast<std::size_t>(hidden) * sizeof(float); }
 }  // namespace
 
 DraftHistory::DraftHistory(Ops& ops, std::shared_ptr<KvPagePool> pool, int hidden)
     : DraftHistory(ops, KvCache(std::move(pool)), hidden) {}
 
 void DraftHistory::grow(int rows) {
-  const auto bytes = row_bytes(hidden_);
+  const auto bytes = bytes_of_row(hidden_);
   const int capacity = static_cast<int>(rows_.size_bytes() / bytes);
   const int held = waiting();
   if (first_ + held + rows <= capacity) return;
@@ -25,8 +25,7 @@ void DraftHistory::grow(int rows) {
     first_ = 0;
     return;
   }
-  Buffer larger =
-      ops_->allocate(bytes * static_cast<std::size_t>(std::max(2 * (held + rows), kFirstRows)));
+  Buffer larger = ops_->allocate(bytes * static_cast<std::size_t>(std::max(2 * (held + rows), kFirstRows)));
   if (held > 0) ops_->copy(larger.data(), rows_.as<std::byte>() + bytes * first_, bytes * held);
   rows_ = std::move(larger);
   first_ = 0;
@@ -37,14 +36,16 @@ void DraftHistory::append(TensorView hidden, std::span<const TokenId> tokens) {
                 "one token per hidden row");
   if (tokens.empty()) return;
   grow(hidden.rows);
-  const auto bytes = row_bytes(hidden_);
+  const auto bytes = bytes_of_row(hidden_);
   std::byte* to = rows_.as<std::byte>() + bytes * static_cast<std::size_t>(first_ + waiting());
   for (int r = 0; r < hidden.rows; ++r) ops_->copy(to + bytes * r, hidden.row<float>(r), bytes);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 }
 
-void DraftHistory::skip_to(int base) {
-  MERERUN_CHECK(transitions() == 0, "only an empty history can start later");
+void DraftHistory::restart_at(int base) {
+  cache_ = KvCache(cache_.pool());
+  tokens_.clear();
+  first_ = 0;
   base_ = base;
 }
 
@@ -55,8 +56,8 @@ void DraftHistory::pop_front(int n) {
 }
 
 TensorView DraftHistory::waiting_hidden() const {
-  return make_view(rows_.as<std::byte>() + row_bytes(hidden_) * static_cast<std::size_t>(first_), DType::kF32,
-                   waiting(), hidden_);
+  return make_view(rows_.as<std::byte>() + bytes_of_row(hidden_) * static_cast<std::size_t>(first_),
+                   DType::kF32, waiting(), hidden_);
 }
 
 DraftHistory DraftHistory::fork() const {
@@ -65,8 +66,11 @@ DraftHistory DraftHistory::fork() const {
 
 DraftHistory DraftHistory::restore(Ops& ops, KvCache cache, int base, TensorView waiting_hidden,
                                    std::span<const TokenId> tokens) {
+  MERERUN_CHECK(waiting_hidden.rows == static_cast<int>(tokens.size()), "one token per waiting row");
   DraftHistory history(ops, std::move(cache), waiting_hidden.cols);
   history.base_ = base;
+  if (tokens.empty()) return history;
+  history.rows_ = ops.allocate(bytes_of_row(waiting_hidden.cols) * tokens.size());
   history.append(waiting_hidden, tokens);
   return history;
 }

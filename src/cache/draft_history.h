@@ -28,8 +28,8 @@ class DraftHistory {
   int waiting() const { return static_cast<int>(tokens_.size()); }
   int transitions() const { return evaluated() + waiting(); }
   int base() const { return base_; }
-  /// Leaves out transitions [0, base). Only on an empty history.
-  void skip_to(int base);
+  /// Forgets everything; what follows starts at transition `base`.
+  void restart_at(int base);
 
   /// Appends transitions (hidden[i], tokens[i]). hidden: [n, H] f32 on the device.
   void append(TensorView hidden, std::span<const TokenId> tokens);
@@ -38,6 +38,9 @@ class DraftHistory {
 
   TensorView waiting_hidden() const;  // [waiting, H] f32
   const std::vector<TokenId>& waiting_tokens() const { return tokens_; }
+
+  /// Bytes of the waiting rows' memory; a fork's are exactly what waits.
+  std::size_t row_bytes() const { return rows_.size_bytes(); }
 
   /// A copy that shares cache pages.
   DraftHistory fork() const;

@@ -15,27 +15,37 @@ KvCache::KvCache(std::shared_ptr<KvPagePool> pool) : pool_(std::move(pool)) {}
 KvCache::KvCache(std::shared_ptr<KvPagePool> pool, std::vector<KvPageRef> pages, int length)
     : pool_(std::move(pool)), pages_(std::move(pages)), length_(length) {
   MERERUN_CHECK(static_cast<int>(pages_.size()) == pages_for(length), "pages cover the length exactly");
-  upload_table();
 }
 
 KvCache KvCache::fork() const { return KvCache(pool_, share_pages(), length_); }
 
 void KvCache::reserve(int rows) {
   if (rows <= 0) return;
-  const int first = length_ / kKvPagePositions;  // the page that holds position length_
-  const int last = pages_for(length_ + rows);
-  bool changed = false;
-  for (int i = first; i < last; ++i) {
-    const auto index = static_cast<std::size_t>(i);
-    if (index >= pages_.size()) {
-      pages_.push_back(pool_->acquire());
-      changed = true;
-    } else if (pages_[index].use_count() > 1) {
-      pages_[index] = pool_->acquire_copy(*pages_[index]);
-      changed = true;
+  const auto first = static_cast<std::size_t>(length_ / kKvPagePositions);  // the page of position length_
+  const auto last = static_cast<std::size_t>(pages_for(length_ + rows));
+  // What may fail comes first: a refusal halfway leaves pages and table in agreement.
+  std::vector<std::pair<std::size_t, KvPageRef>> fresh;
+  for (std::size_t i = first; i < last; ++i) {
+    if (i >= pages_.size()) {
+      fresh.emplace_back(i, pool_->acquire());
+    } else if (pages_[i].use_count() > 1) {
+      fresh.emplace_back(i, pool_->acquire_copy(*pages_[i]));
     }
   }
-  if (changed) upload_table();
+  if (fresh.empty() && !table_is_stale_) return;
+  const std::size_t bytes = std::max(last, pages_.size()) * sizeof(std::byte*);
+  if (bytes > table_.size_bytes()) {
+    Buffer table = pool_->ops().allocate(std::max<std::size_t>(2 * bytes, 512));
+    table_ = std::move(table);
+  }
+  for (auto& [index, page] : fresh) {
+    if (index < pages_.size()) {
+      pages_[index] = std::move(page);
+    } else {
+      pages_.push_back(std::move(page));
+    }
+  }
+  upload_table();
 }
 
 void KvCache::set_length(int length) {
@@ -65,13 +75,12 @@ std::vector<KvPageRef> KvCache::share_pages() const {
 }
 
 void KvCache::upload_table() {
-  const std::size_t bytes = pages_.size() * sizeof(std::byte*);
-  if (bytes > table_.size_bytes()) table_ = pool_->ops().allocate(std::max<std::size_t>(2 * bytes, 512));
-  if (bytes == 0) return;
+  table_is_stale_ = true;
   std::vector<std::byte*> addresses;
   addresses.reserve(pages_.size());
   for (const KvPageRef& page : pages_) addresses.push_back(page->bytes.as<std::byte>());
-  pool_->ops().upload(table_.data(), addresses.data(), bytes);
+  pool_->ops().upload(table_.data(), addresses.data(), addresses.size() * sizeof(std::byte*));
+  table_is_stale_ = false;
 }
 
 }  // namespace mererun

@@ -28,26 +28,29 @@ class KvCache {
 
   int length() const { return length_; }
   const KvGeometry& geometry() const { return pool_->geometry(); }
+  const std::shared_ptr<KvPagePool>& pool() const { return pool_; }
 
   /// Makes positions [length, length + rows) writable: adds pages, and copies a page that someone else refers
-  /// to. Errors: kOutOfMemory; the committed positions are unchanged then.
+  /// to. Errors: kOutOfMemory; the cache is as it was then.
   void reserve(int rows);
   /// Moves the committed length to `length`, at most what is reserved. Positions beyond it are dead.
   void set_length(int length);
 
-  /// Views for the ops; valid until the next reserve.
+  /// Views for the ops; valid from one reserve to the next.
   KvLayerView layer(int index) const;
 
   /// References to the pages that hold [0, length).
   std::vector<KvPageRef> share_pages() const;
-  std::size_t owned_bytes() const { return pages_.size() * geometry().page_bytes(); }
+  /// Bytes of the page table; a fork has none before its first reserve.
+  std::size_t table_bytes() const { return table_.size_bytes(); }
 
  private:
   void upload_table();
 
   std::shared_ptr<KvPagePool> pool_;
   std::vector<KvPageRef> pages_;
-  Buffer table_;  // page addresses in memory the backend reads
+  Buffer table_;                // page addresses in memory the backend reads
+  bool table_is_stale_ = true;  // pages changed since the last upload
   int length_ = 0;
 };
 

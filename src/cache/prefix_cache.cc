@@ -1,178 +1,289 @@
 #include "cache/prefix_cache.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/error.h"
+#include "cache/token_hash.h"
 
 namespace mererun {
 namespace {
 
-/// Order-dependent hash of a token sequence, extended one id at a time.
-std::uint64_t extend_hash(std::uint64_t hash, TokenId id) {
-  hash ^= static_cast<std::uint32_t>(id) + 0x9E3779B97F4A7C15ull;
-  hash *= 0xBF58476D1CE4E5B9ull;
-  return hash ^ (hash >> 31);
-}
-
-std::uint64_t hash_of(std::span<const TokenId> ids) {
-  std::uint64_t hash = 0;
-  for (const TokenId id : ids) hash = extend_hash(hash, id);
-  return hash;
-}
+constexpr std::size_t kRememberedEvictions = 4096;
 
 int common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<int>(x - a.begin());
 }
 
+/// What a snapshot knows beyond its tokens, as a rank: history counts more than logits.
+int rank_of(bool has_history, bool has_logits) { return (has_history ? 2 : 0) + (has_logits ? 1 : 0); }
+int rank_of(const Snapshot& s) { return rank_of(s.has_whole_history(), !s.logits().empty()); }
+
 }  // namespace
 
-std::size_t PrefixCache::find(std::span<const TokenId> ids, std::uint64_t hash) const {
+/// Entries whose hash says that they are a prefix of the prompt, shortest first.
+std::vector<std::size_t> PrefixCache::candidates(std::span<const TokenId> prompt) const {
+  std::vector<std::size_t> found;
+  std::uint64_t hash = 0;
+  auto next_length = lengths_.begin();
+  for (std::size_t i = 0; i < prompt.size() && next_length != lengths_.end(); ++i) {
+    hash = extend_hash(hash, prompt[i]);
+    const int length = static_cast<int>(i) + 1;
+    if (next_length->first != length) continue;
+    ++next_length;
+    const auto [begin, end] = by_hash_.equal_range(hash);
+    for (auto it = begin; it != end; ++it)
+      if (entries_[it->second].snapshot->length() == length) found.push_back(it->second);
+  }
+  return found;
+}
+
+/// The longest candidate whose ids are confirmed: each id of the prompt is compared once for a true match,
+/// and a false one costs no more than the ids it shares.
+std::optional<std::size_t> PrefixCache::find_longest(std::span<const TokenId> prompt, bool needs_history,
+                                                     const std::vector<std::size_t>& found) const {
+  for (auto it = found.rbegin(); it != found.rend(); ++it) {
+    const Snapshot& s = *entries_[*it].snapshot;
+    if (needs_history && !s.has_whole_history()) continue;
+    if (common_prefix(prompt, s.ids()) == s.length()) return *it;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> PrefixCache::find(std::span<const TokenId> ids, std::uint64_t hash) const {
   const auto [begin, end] = by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     const auto stored = entries_[it->second].snapshot->ids();
     if (std::equal(stored.begin(), stored.end(), ids.begin(), ids.end())) return it->second;
   }
-  return kNone;
+  return std::nullopt;
 }
 
-PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt) {
+/// Stored sequences are kept in lexicographic order: the one that shares most with the prompt is a neighbour
+/// of its place.
+int PrefixCache::common_tokens(std::span<const TokenId> prompt) const {
+  const auto above = by_ids_.lower_bound(prompt);
+  int common = 0;
+  if (above != by_ids_.end()) common = common_prefix(prompt, (*above)->ids());
+  if (above != by_ids_.begin()) common = std::max(common, common_prefix(prompt, (*std::prev(above))->ids()));
+  return common;
+}
+
+bool PrefixCache::was_evicted(std::span<const TokenId> prompt) const {
+  if (evicted_.empty()) return false;
+  std::uint64_t hash = 0;
+  for (const TokenId id : prompt) {
+    hash = extend_hash(hash, id);
+    if (evicted_.contains(hash)) return true;
+  }
+  return false;
+}
+
+PrefixLimit PrefixCache::limit_of_miss(std::span<const TokenId> prompt, int common) const {
+  if (was_evicted(prompt)) return PrefixLimit::kEvicted;
+  if (entries_.empty()) return PrefixLimit::kEmpty;
+  return common == 0 ? PrefixLimit::kNoCommonPrefix : PrefixLimit::kDiverged;
+}
+
+PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt, bool needs_history) {
   PrefixMatch match;
   if (!is_enabled()) return match;
-  std::size_t best = kNone;
-  std::uint64_t hash = 0;
-  auto next_length = lengths_.begin();
-  for (std::size_t i = 0; i < prompt.size() && next_length != lengths_.end(); ++i) {
-    hash = extend_hash(hash, prompt[i]);
-    if (next_length->first != static_cast<int>(i) + 1) continue;
-    const std::size_t found = find(prompt.first(i + 1), hash);
-    if (found != kNone) best = found;
-    ++next_length;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::vector<std::size_t> found = candidates(prompt);
+    const std::optional<std::size_t> best = find_longest(prompt, needs_history, found);
+    if (best) {
+      for (const std::size_t i : found) entries_[i].last_use = ++clock_;
+      match.snapshot = entries_[*best].snapshot;
+      match.kind = entries_[*best].kind;
+    }
+    match.common_tokens = common_tokens(prompt);
   }
-  if (best == kNone) {
+  const int in_memory = match.snapshot ? match.snapshot->length() : 0;
+  SnapshotTier::Answer answer;
+  if (tier_ && in_memory < static_cast<int>(prompt.size())) {
+    answer = tier_->find({prompt, in_memory, needs_history, match.snapshot.get()});
+    if (answer.snapshot) {
+      match.snapshot = answer.snapshot;
+      match.kind = answer.snapshot->kind();
+      match.is_from_disk = true;
+      store_in_memory(answer.snapshot);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  if (answer.met_corrupt) ++counters_.disk_corrupt;
+  if (!match.snapshot) {
     ++counters_.misses;
-    for (const Entry& entry : entries_)
-      match.common_tokens = std::max(match.common_tokens, common_prefix(prompt, entry.snapshot->ids()));
+    match.limit = answer.met_corrupt         ? PrefixLimit::kCorrupt
+                  : answer.is_of_other_model ? PrefixLimit::kFingerprint
+                                             : limit_of_miss(prompt, match.common_tokens);
     return match;
   }
-  Entry& entry = entries_[best];
-  entry.last_use = ++clock_;
-  match.snapshot = entry.snapshot;
-  match.common_tokens = entry.snapshot->length();
+  const int length = match.snapshot->length();
   ++counters_.hits;
-  if (entry.snapshot->length() == static_cast<int>(prompt.size())) ++counters_.exact_hits;
-  counters_.reused_tokens += entry.snapshot->length();
+  if (match.is_from_disk) ++counters_.disk_hits;
+  if (length == static_cast<int>(prompt.size())) ++counters_.exact_hits;
+  counters_.reused_tokens += length;
+  if (answer.met_corrupt) {
+    match.limit = PrefixLimit::kCorrupt;
+  } else if (match.common_tokens > length) {
+    match.limit = PrefixLimit::kDiverged;
+  }
   return match;
 }
 
-bool PrefixCache::contains(std::span<const TokenId> ids) {
-  const std::size_t found = find(ids, hash_of(ids));
-  if (found == kNone) return false;
-  entries_[found].last_use = ++clock_;
+std::shared_ptr<const Snapshot> PrefixCache::peek(std::span<const TokenId> prompt, bool needs_history) const {
+  if (!is_enabled()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const std::optional<std::size_t> best = find_longest(prompt, needs_history, candidates(prompt));
+  return best ? entries_[*best].snapshot : nullptr;
+}
+
+bool PrefixCache::touch(std::span<const TokenId> ids, SnapshotClass kind, bool has_logits, bool has_history) {
+  const std::lock_guard lock(mutex_);
+  const std::optional<std::size_t> found = find(ids, hash_tokens(ids));
+  if (!found) return false;
+  Entry& entry = entries_[*found];
+  if (rank_of(*entry.snapshot) < rank_of(has_history, has_logits)) return false;
+  entry.last_use = ++clock_;
+  entry.kind = std::min(entry.kind, kind);
   return true;
 }
 
+/// Bytes that storing the snapshot would add, or dropping it would free once its pages are uncounted.
 std::size_t PrefixCache::added_bytes(const Snapshot& snapshot) const {
-  const auto& state = snapshot.state();
-  const std::size_t trunk_page = state.kv().geometry().page_bytes();
-  const std::size_t head_page = state.history() ? state.history()->cache().geometry().page_bytes() : 0;
-  const std::size_t trunk_pages = state.kv().share_pages().size();
-  const std::vector<const KvPage*> pages = snapshot.pages();
   std::size_t bytes = snapshot.exclusive_bytes();
-  for (std::size_t i = 0; i < pages.size(); ++i)
-    if (!page_uses_.contains(pages[i])) bytes += i < trunk_pages ? trunk_page : head_page;
+  for (const KvPageRef& page : snapshot.pages())
+    if (!page_uses_.contains(page.get())) bytes += page->bytes.size_bytes();
   return bytes;
 }
 
+void PrefixCache::insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash) {
+  bytes_ += added_bytes(*snapshot);
+  for (const KvPageRef& page : snapshot->pages()) ++page_uses_[page.get()];
+  ++lengths_[snapshot->length()];
+  by_ids_.insert(snapshot.get());
+  by_hash_.emplace(hash, entries_.size());
+  entries_.push_back({std::move(snapshot), kind, hash, ++clock_});
+}
+
 void PrefixCache::erase(std::size_t index) {
+  const auto forget = [this](std::uint64_t hash, std::size_t place) {
+    const auto [begin, end] = by_hash_.equal_range(hash);
+    by_hash_.erase(std::find_if(begin, end, [&](const auto& item) { return item.second == place; }));
+  };
   const Entry entry = std::move(entries_[index]);
-  const auto [begin, end] = by_hash_.equal_range(entry.hash);
-  for (auto it = begin; it != end; ++it) {
-    if (it->second == index) {
-      by_hash_.erase(it);
-      break;
-    }
-  }
+  forget(entry.hash, index);
+  by_ids_.erase(entry.snapshot.get());
   const auto length = lengths_.find(entry.snapshot->length());
   if (--length->second == 0) lengths_.erase(length);
-  for (const KvPage* page : entry.snapshot->pages()) {
-    const auto use = page_uses_.find(page);
+  for (const KvPageRef& page : entry.snapshot->pages()) {
+    const auto use = page_uses_.find(page.get());
     if (--use->second == 0) page_uses_.erase(use);
   }
-  bytes_ -= added_bytes(*entry.snapshot);  // what it alone kept alive, now that its pages are uncounted
-  if (index + 1 != entries_.size()) {
-    entries_[index] = std::move(entries_.back());
-    reindex(index);
+  bytes_ -= added_bytes(*entry.snapshot);
+  const std::size_t last = entries_.size() - 1;
+  if (index != last) {  // the last entry moves into the gap
+    forget(entries_[last].hash, last);
+    by_hash_.emplace(entries_[last].hash, index);
+    entries_[index] = std::move(entries_[last]);
   }
   entries_.pop_back();
 }
 
-/// The entry now at `index` was the last one.
-void PrefixCache::reindex(std::size_t index) {
-  const auto [begin, end] = by_hash_.equal_range(entries_[index].hash);
-  for (auto it = begin; it != end; ++it) {
-    if (it->second == entries_.size() - 1) {
-      it->second = index;
-      return;
+void PrefixCache::remember_evicted(std::uint64_t hash) {
+  evicted_order_.push_back(hash);
+  evicted_.insert(hash);
+  if (evicted_order_.size() <= kRememberedEvictions) return;
+  evicted_.erase(evicted_.find(evicted_order_.front()));
+  evicted_order_.pop_front();
+}
+
+bool PrefixCache::may_evict(const Entry& entry, SnapshotClass for_kind) const {
+  if (entry.snapshot.use_count() > 1) return false;  // pinned
+  return for_kind != SnapshotClass::kInterval || entry.kind == SnapshotClass::kInterval;
+}
+
+/// True if the snapshot fits beside everything that may not be evicted for it.
+bool PrefixCache::can_fit(const Snapshot& snapshot, SnapshotClass kind,
+                          std::optional<std::size_t> twin) const {
+  std::unordered_set<const KvPage*> pages;
+  std::size_t bytes = 0;
+  const auto add = [&](const Snapshot& s) {
+    bytes += s.exclusive_bytes();
+    for (const KvPageRef& page : s.pages())
+      if (pages.insert(page.get()).second) bytes += page->bytes.size_bytes();
+  };
+  add(snapshot);
+  for (std::size_t i = 0; i < entries_.size() && bytes <= budget_bytes_; ++i)
+    if (i != twin && !may_evict(entries_[i], kind)) add(*entries_[i].snapshot);
+  return bytes <= budget_bytes_;
+}
+
+void PrefixCache::make_room(const Snapshot& snapshot, SnapshotClass kind) {
+  const auto goes_first = [](const Entry& a, const Entry& b) {
+    if (a.kind != b.kind) return a.kind > b.kind;
+    if (a.kind == SnapshotClass::kInterval) {
+      const int x = std::countr_zero(static_cast<unsigned>(a.snapshot->length()));
+      const int y = std::countr_zero(static_cast<unsigned>(b.snapshot->length()));
+      if (x != y) return x < y;
     }
+    return a.last_use < b.last_use;
+  };
+  while (bytes_ + added_bytes(snapshot) > budget_bytes_) {
+    std::optional<std::size_t> victim;
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (may_evict(entries_[i], kind) && (!victim || goes_first(entries_[i], entries_[*victim]))) victim = i;
+    MERERUN_CHECK(victim.has_value(), "what fits beside the pinned entries finds room");
+    remember_evicted(entries_[*victim].hash);
+    erase(*victim);
+    ++counters_.evictions;
   }
 }
 
-bool PrefixCache::make_room(const Snapshot& snapshot) {
-  while (bytes_ + added_bytes(snapshot) > budget_bytes_) {
-    std::size_t victim = kNone;
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (entries_[i].snapshot.use_count() > 1) continue;  // pinned
-      if (victim == kNone) {
-        victim = i;
-        continue;
-      }
-      const Entry& a = entries_[i];
-      const Entry& b = entries_[victim];
-      if (a.snapshot->kind() != b.snapshot->kind() ? a.snapshot->kind() > b.snapshot->kind()
-                                                   : a.last_use < b.last_use)
-        victim = i;
-    }
-    if (victim == kNone) return false;
-    erase(victim);
-    ++counters_.evictions;
+bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapshot) {
+  const std::lock_guard lock(mutex_);
+  if (!is_enabled()) {
+    count_skipped_locked("disabled");
+    return false;
   }
+  const std::uint64_t hash = hash_tokens(snapshot->ids());
+  SnapshotClass kind = snapshot->kind();
+  const std::optional<std::size_t> twin = find(snapshot->ids(), hash);
+  if (twin) {
+    Entry& entry = entries_[*twin];
+    entry.last_use = ++clock_;
+    kind = entry.kind = std::min(entry.kind, kind);
+    if (rank_of(*snapshot) <= rank_of(*entry.snapshot)) return true;
+  }
+  if (bytes_ + added_bytes(*snapshot) > budget_bytes_ && !can_fit(*snapshot, kind, twin)) {
+    std::size_t alone = snapshot->exclusive_bytes();
+    for (const KvPageRef& page : snapshot->pages()) alone += page->bytes.size_bytes();
+    count_skipped_locked(alone > budget_bytes_ ? "too-large" : "budget");
+    return false;
+  }
+  if (twin) erase(*twin);
+  make_room(*snapshot, kind);
+  insert(snapshot, kind, hash);
+  ++counters_.stored_prefixes;
+  counters_.stored_tokens += snapshot->length();
   return true;
 }
 
 bool PrefixCache::store(std::shared_ptr<const Snapshot> snapshot) {
-  if (!is_enabled()) {
-    count_skipped("disabled");
-    return false;
-  }
-  const std::uint64_t hash = hash_of(snapshot->ids());
-  if (const std::size_t twin = find(snapshot->ids(), hash); twin != kNone) {
-    entries_[twin].last_use = ++clock_;
-    const Snapshot& stored = *entries_[twin].snapshot;
-    const bool adds_logits = stored.logits().empty() && !snapshot->logits().empty();
-    if (!adds_logits && stored.kind() <= snapshot->kind()) return true;
-    erase(twin);
-  }
-  if (snapshot->exclusive_bytes() > budget_bytes_) {
-    count_skipped("too-large");
-    return false;
-  }
-  if (!make_room(*snapshot)) {
-    count_skipped("budget");
-    return false;
-  }
-  bytes_ += added_bytes(*snapshot);
-  for (const KvPage* page : snapshot->pages()) ++page_uses_[page];
-  ++lengths_[snapshot->length()];
-  by_hash_.emplace(hash, entries_.size());
-  ++counters_.stored_prefixes;
-  counters_.stored_tokens += snapshot->length();
-  entries_.push_back({std::move(snapshot), hash, ++clock_});
-  return true;
+  const bool stored = store_in_memory(snapshot);
+  if (tier_ && is_enabled()) tier_->offer(snapshot);
+  return stored;
 }
 
 void PrefixCache::count_skipped(std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  count_skipped_locked(reason);
+}
+
+void PrefixCache::count_skipped_locked(std::string_view reason) {
   const auto it = counters_.skipped_stores.find(reason);
   if (it != counters_.skipped_stores.end()) {
     ++it->second;
@@ -182,11 +293,30 @@ void PrefixCache::count_skipped(std::string_view reason) {
 }
 
 void PrefixCache::clear() {
+  const std::lock_guard lock(mutex_);
+  by_ids_.clear();  // refers to the entries
   entries_.clear();
   by_hash_.clear();
   lengths_.clear();
   page_uses_.clear();
+  evicted_.clear();
+  evicted_order_.clear();
   bytes_ = 0;
+}
+
+std::size_t PrefixCache::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+std::size_t PrefixCache::entries() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+PrefixCacheCounters PrefixCache::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
 }
 
 }  // namespace mererun

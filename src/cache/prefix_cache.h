@@ -2,15 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/types.h"
 #include "cache/snapshot.h"
+#include "cache/snapshot_tier.h"
 
 namespace mererun {
 
@@ -22,69 +28,127 @@ struct PrefixCacheCounters {
   std::int64_t evictions = 0;
   std::int64_t reused_tokens = 0;
   std::int64_t stored_tokens = 0;
+  std::int64_t disk_hits = 0;
+  std::int64_t disk_corrupt = 0;                                    // damaged entries met and dropped
   std::map<std::string, std::int64_t, std::less<>> skipped_stores;  // by reason
 };
 
-/// What a lookup found, or why not.
-struct PrefixMatch {
-  std::shared_ptr<const Snapshot> snapshot;  // null: miss. Pinned while held.
-  int common_tokens = 0;                     // longest common prefix with any stored sequence, stored or not
+/// What kept a lookup from reusing more.
+enum class PrefixLimit {
+  kNone,
+  kEmpty,           // nothing is stored
+  kNoCommonPrefix,  // no stored sequence begins like the prompt
+  kDiverged,        // the best one leaves the prompt at `common_tokens`
+  kEvicted,         // a prefix of the prompt was stored and had to go
+  kCorrupt,         // a stored one was damaged
+  kFingerprint,     // a stored one belongs to another checkpoint or numeric contract
 };
 
-/// Snapshots of one model, found by the longest stored prefix of a prompt, within a byte budget.
+/// What a lookup found.
+struct PrefixMatch {
+  std::shared_ptr<const Snapshot> snapshot;  // null: miss. Pinned while held.
+  SnapshotClass kind = SnapshotClass::kPrompt;
+  bool is_from_disk = false;
+  PrefixLimit limit = PrefixLimit::kNone;
+  int common_tokens = 0;  // longest common prefix of the prompt with any sequence in memory
+};
+
+/// Snapshots of one model, found by the longest stored prefix of a prompt, within a byte budget; behind them
+/// optionally a slower tier.
 ///
-/// Pages shared by several snapshots count once. Eviction: class from kInterval up to kSemantic, then least
-/// recent use; a snapshot that someone holds is never evicted, and a store that does not fit is skipped.
-/// Thread-safety: one thread at a time.
+/// Pages shared by several snapshots count once. Eviction: class from kInterval up to kSemantic. Intervals
+/// are thinned: of two, the one at the less round position goes first, so that the rest stays evenly spaced;
+/// then, as in every class, least recent use. A snapshot that someone holds is never evicted, an interval
+/// never displaces another class, and a store that would not fit is skipped before anything is evicted for
+/// it.
+///
+/// Thread-safety: thread-safe, except that `lookup` and `store` belong to the thread that owns the Ops.
 class PrefixCache {
  public:
   explicit PrefixCache(std::size_t budget_bytes) : budget_bytes_(budget_bytes) {}
 
+  /// Lookups go on to `tier` for a longer prefix, stores are offered to it. Before the first use.
+  void attach(std::unique_ptr<SnapshotTier> tier) { tier_ = std::move(tier); }
+  SnapshotTier* tier() const { return tier_.get(); }
+
   bool is_enabled() const { return budget_bytes_ > 0; }
 
-  /// The longest stored sequence that is a prefix of `prompt`, in time linear in the prompt; marks it used.
-  PrefixMatch lookup(std::span<const TokenId> prompt);
+  /// The longest stored sequence that is a prefix of `prompt`, in time linear in the prompt; marks it and the
+  /// stored prefixes on the way as used. `needs_history`: only snapshots with a whole draft history.
+  PrefixMatch lookup(std::span<const TokenId> prompt, bool needs_history = false);
 
-  /// True if a snapshot of exactly these ids is stored; marks it used.
-  bool contains(std::span<const TokenId> ids);
+  /// What `lookup` would find in memory, to be held (and so pinned) until then; counts and marks nothing.
+  std::shared_ptr<const Snapshot> peek(std::span<const TokenId> prompt, bool needs_history = false) const;
 
-  /// Stores a snapshot, evicting others where needed. A stored twin of the same ids is replaced if it lacks
-  /// logits that the new one has. False if it was skipped; the reason is counted ("too-large", "budget",
-  /// "disabled").
+  /// True if storing these ids would add nothing; marks them used. `has_logits` and `has_history` say what
+  /// the snapshot would hold. Spares the capture of a snapshot that is there.
+  bool touch(std::span<const TokenId> ids, SnapshotClass kind, bool has_logits, bool has_history);
+
+  /// Stores a snapshot, evicting others where needed. A twin of the same ids is replaced if the new one knows
+  /// more (history, then logits); the pair keeps the better class. False if it was skipped from memory; the
+  /// reason is counted ("too-large", "budget", "disabled").
   bool store(std::shared_ptr<const Snapshot> snapshot);
 
-  /// Counts a store that its owner left out, by reason ("cancelled", "vision").
+  /// Counts a store that its owner left out, by reason ("cancelled", "vision", "disabled").
   void count_skipped(std::string_view reason);
+  /// Drops everything in memory; the tier keeps what it has.
   void clear();
 
-  std::size_t bytes() const { return bytes_; }
+  std::size_t bytes() const;
   std::size_t budget_bytes() const { return budget_bytes_; }
-  std::size_t entries() const { return entries_.size(); }
-  const PrefixCacheCounters& counters() const { return counters_; }
+  std::size_t entries() const;
+  PrefixCacheCounters counters() const;
 
  private:
   struct Entry {
     std::shared_ptr<const Snapshot> snapshot;
+    SnapshotClass kind = SnapshotClass::kInterval;
     std::uint64_t hash = 0;
     std::uint64_t last_use = 0;
   };
-  using Entries = std::vector<Entry>;
+  struct IdsLess {
+    using is_transparent = void;
+    static std::span<const TokenId> ids(const Snapshot* s) { return s->ids(); }
+    static std::span<const TokenId> ids(std::span<const TokenId> s) { return s; }
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      const auto x = ids(a);
+      const auto y = ids(b);
+      return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
+    }
+  };
 
-  std::size_t find(std::span<const TokenId> ids, std::uint64_t hash) const;
+  // Callers hold the mutex.
+  std::vector<std::size_t> candidates(std::span<const TokenId> prompt) const;
+  std::optional<std::size_t> find_longest(std::span<const TokenId> prompt, bool needs_history,
+                                          const std::vector<std::size_t>& candidates) const;
+  std::optional<std::size_t> find(std::span<const TokenId> ids, std::uint64_t hash) const;
+  int common_tokens(std::span<const TokenId> prompt) const;
+  bool was_evicted(std::span<const TokenId> prompt) const;
+  PrefixLimit limit_of_miss(std::span<const TokenId> prompt, int common) const;
   std::size_t added_bytes(const Snapshot& snapshot) const;
-  bool make_room(const Snapshot& snapshot);
+  bool may_evict(const Entry& entry, SnapshotClass for_kind) const;
+  bool can_fit(const Snapshot& snapshot, SnapshotClass kind, std::optional<std::size_t> twin) const;
+  void make_room(const Snapshot& snapshot, SnapshotClass kind);
+  void insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash);
   void erase(std::size_t index);
-  void reindex(std::size_t index);
+  void remember_evicted(std::uint64_t hash);
+  void count_skipped_locked(std::string_view reason);
+  bool store_in_memory(const std::shared_ptr<const Snapshot>& snapshot);
 
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  const std::size_t budget_bytes_;
+  std::unique_ptr<SnapshotTier> tier_;
 
-  std::size_t budget_bytes_;
+  mutable std::mutex mutex_;
   std::size_t bytes_ = 0;
   std::uint64_t clock_ = 0;
-  Entries entries_;
+  std::vector<Entry> entries_;
   std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;  // hash of all ids -> entry
   std::map<int, int> lengths_;                                   // stored lengths -> entries of that length
+  std::set<const Snapshot*, IdsLess> by_ids_;                    // in lexicographic order
   std::unordered_map<const KvPage*, int> page_uses_;             // entries that refer to a page
+  std::deque<std::uint64_t> evicted_order_;                      // hashes of the last evicted entries
+  std::unordered_multiset<std::uint64_t> evicted_;
   PrefixCacheCounters counters_;
 };
 

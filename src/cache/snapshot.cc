@@ -22,26 +22,40 @@ Snapshot::Snapshot(SequenceState state, std::vector<TokenId> ids, std::vector<fl
 
 std::shared_ptr<const Snapshot> Snapshot::capture(const SequenceState& state, std::vector<TokenId> ids,
                                                   std::vector<float> logits, SnapshotClass kind) {
-  MERERUN_CHECK(state.length() == static_cast<int>(ids.size()), "the ids are what the state holds");
-  return std::shared_ptr<const Snapshot>(new Snapshot(state.fork(), std::move(ids), std::move(logits), kind));
+  return adopt(state.fork(), std::move(ids), std::move(logits), kind);
+}
+
+std::shared_ptr<const Snapshot> Snapshot::adopt(SequenceState state, std::vector<TokenId> ids,
+                                                std::vector<float> logits, SnapshotClass kind) {
+  MERERUN_CHECK(!ids.empty() && state.length() == static_cast<int>(ids.size()),
+                "the ids are what the state holds");
+  return std::shared_ptr<const Snapshot>(
+      new Snapshot(std::move(state), std::move(ids), std::move(logits), kind));
+}
+
+bool Snapshot::has_whole_history() const {
+  const auto& history = state_.history();
+  return history && history->base() == 0 && history->transitions() == length() - 1;
 }
 
 std::size_t Snapshot::exclusive_bytes() const {
   std::size_t bytes = state_.recurrent().bytes().size_bytes();
   bytes += static_cast<std::size_t>(state_.geometry().hidden) * sizeof(float);
   bytes += ids_.size() * sizeof(TokenId) + logits_.size() * sizeof(float);
+  bytes += state_.kv().table_bytes();
   if (const auto& history = state_.history()) {
-    bytes += static_cast<std::size_t>(history->waiting()) *
-             (static_cast<std::size_t>(state_.geometry().hidden) * sizeof(float) + sizeof(TokenId));
+    bytes += history->row_bytes() + history->waiting_tokens().size() * sizeof(TokenId);
+    bytes += history->cache().table_bytes();
   }
   return bytes;
 }
 
-std::vector<const KvPage*> Snapshot::pages() const {
-  std::vector<const KvPage*> pages;
-  for (const KvPageRef& page : state_.kv().share_pages()) pages.push_back(page.get());
-  if (const auto& history = state_.history())
-    for (const KvPageRef& page : history->cache().share_pages()) pages.push_back(page.get());
+std::vector<KvPageRef> Snapshot::pages() const {
+  std::vector<KvPageRef> pages = state_.kv().share_pages();
+  if (const auto& history = state_.history()) {
+    const std::vector<KvPageRef> head = history->cache().share_pages();
+    pages.insert(pages.end(), head.begin(), head.end());
+  }
   return pages;
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/types.h"
@@ -32,6 +33,9 @@ class Snapshot {
   /// Errors: kOutOfMemory; kInternal for an invalid state.
   static std::shared_ptr<const Snapshot> capture(const SequenceState& state, std::vector<TokenId> ids,
                                                  std::vector<float> logits, SnapshotClass kind);
+  /// Takes over a state that was put together from stored parts.
+  static std::shared_ptr<const Snapshot> adopt(SequenceState state, std::vector<TokenId> ids,
+                                               std::vector<float> logits, SnapshotClass kind);
 
   /// A mutable sequence that continues here. Errors: kOutOfMemory.
   SequenceState restore() const { return state_.fork(); }
@@ -42,10 +46,14 @@ class Snapshot {
   SnapshotClass kind() const { return kind_; }
   const SequenceState& state() const { return state_; }
 
-  /// Bytes only this snapshot holds; pages are counted by whoever shares them.
+  /// True if it holds every draft transition of its tokens, evaluated or waiting.
+  bool has_whole_history() const;
+
+  /// Bytes only this snapshot holds; pages are counted by whoever shares them. The formula of
+  /// docs/prefix-cache.md.
   std::size_t exclusive_bytes() const;
   /// The pages it refers to, trunk then head.
-  std::vector<const KvPage*> pages() const;
+  std::vector<KvPageRef> pages() const;
 
  private:
   Snapshot(SequenceState state, std::vector<TokenId> ids, std::vector<float> logits, SnapshotClass kind);

@@ -18,9 +18,9 @@ Prefill::Prefill(Model& model, SequenceState& state, std::span<const TokenId> pr
                   fmt::format("{}", prompt.size()));
   }
   options_.chunk = std::clamp(options_.chunk, 1, model.limits().max_rows);
-  if (auto& history = state_.history();
-      history && options_.history == HistoryMode::kNone && state.length() == 0)
-    history->skip_to(static_cast<int>(prompt.size()) - 1);
+  // Without a prepared history the drafter starts where decoding starts, also after a restored prefix.
+  if (auto& history = state_.history(); history && options_.history == HistoryMode::kNone)
+    history->restart_at(static_cast<int>(prompt.size()) - 1);
 }
 
 int Prefill::next_edge() const {

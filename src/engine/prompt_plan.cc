@@ -35,17 +35,49 @@ ChatPrompt first_messages(const ChatPrompt& chat, std::size_t count) {
   return part;
 }
 
+bool is_system(const Json& message) {
+  if (!message.is_object() || !message.contains("role")) return false;
+  return message["role"] == "system" || message["role"] == "developer";
+}
+
+/// The end of what the conversation says before its first turn. A template may refuse to render that alone;
+/// then it is where the ids stop depending on the first user message.
+void add_system_boundary(const Engine& engine, const ChatPrompt& chat, std::string_view text,
+                         PromptPlan& plan) {
+  const Json& messages = *chat.messages;
+  const bool has_system = is_system(messages[0]);
+  const bool has_tools = chat.tools && chat.tools->is_array() && !chat.tools->empty();
+  if (!has_system && !has_tools) return;
+  if (has_system) {
+    add_boundary(engine, first_messages(chat, 1), text, plan);
+    if (!plan.semantic.empty()) return;
+  }
+  std::size_t shared = plan.ids.size() - 1;
+  for (const char* other : {"A", "7"}) {
+    ChatPrompt part = first_messages(chat, has_system ? 1 : 0);
+    Json changed = *part.messages;
+    changed.push_back({{"role", "user"}, {"content", other}});
+    part.messages = std::make_shared<const Json>(std::move(changed));
+    std::vector<TokenId> ids;
+    try {
+      ids = engine.tokenizer().encode(engine.render(part, false));
+    } catch (const Error&) {
+      return;
+    }
+    const auto [end, ignored] = std::mismatch(ids.begin(), ids.end(), plan.ids.begin(), plan.ids.end());
+    shared = std::min(shared, static_cast<std::size_t>(end - ids.begin()));
+  }
+  if (shared > 0) plan.semantic.push_back(static_cast<Position>(shared));
+}
+
 void add_semantic_boundaries(const Engine& engine, const ChatPrompt& chat, std::string_view text,
                              PromptPlan& plan) {
   const Json& messages = *chat.messages;
-  if (!messages.is_array() || messages.size() < 2) return;
-  const auto is_system = [&](const Json& message) {
-    if (!message.is_object() || !message.contains("role")) return false;
-    return message["role"] == "system" || message["role"] == "developer";
-  };
-  if (is_system(messages[0])) add_boundary(engine, first_messages(chat, 1), text, plan);
-  if (messages.size() > 2 || !is_system(messages[0]))
-    add_boundary(engine, first_messages(chat, messages.size() - 1), text, plan);
+  if (!messages.is_array() || messages.empty()) return;
+  add_system_boundary(engine, chat, text, plan);
+  if (messages.size() > 1) add_boundary(engine, first_messages(chat, messages.size() - 1), text, plan);
+  // A next turn may render differently from the generation prompt on (reasoning dropped or added).
+  add_boundary(engine, chat, text, plan);
   std::sort(plan.semantic.begin(), plan.semantic.end());
   plan.semantic.erase(std::unique(plan.semantic.begin(), plan.semantic.end()), plan.semantic.end());
 }

@@ -10,8 +10,8 @@ namespace mererun {
 /// A prompt as ids, and where snapshots of it are worth taking.
 struct PromptPlan {
   std::vector<TokenId> ids;
-  /// Ends of the system part and of all messages but the last, where their own rendering is an exact proper
-  /// prefix of the prompt; ascending.
+  /// Ends of the tools and system part, of all messages but the last, and of all messages, where they are
+  /// proper prefixes of the prompt's ids; ascending.
   std::vector<Position> semantic;
   bool starts_in_reasoning = false;  // the prompt ends inside <think>
 };

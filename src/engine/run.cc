@@ -12,7 +12,7 @@
 namespace mererun {
 namespace {
 
-constexpr int kIntervalTokens = 4096;  // snapshots inside long prompts
+constexpr Position kIntervalTokens = 4096;  // between snapshots inside long prompts
 
 /// A seed the request can be repeated with: random where none is named.
 SamplingOptions seeded(SamplingOptions options, int vocabulary) {
@@ -43,6 +43,13 @@ int resolve_budget(const GenerateRequest& request, int prompt, int context) {
   return std::min(asked, left);
 }
 
+/// Adds the interval positions inside a prompt to the places where prefill pauses.
+void add_intervals(std::vector<Position>& stops, int prompt) {
+  for (Position at = kIntervalTokens; at < prompt; at += kIntervalTokens) stops.push_back(at);
+  std::sort(stops.begin(), stops.end());
+  stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
+}
+
 Admission admit_request(const Engine& engine, const GenerateRequest& request, int prompt, int context) {
   return admit(engine.admission_traits(), engine.admission_process(),
                {.speculation = request.speculation,
@@ -69,6 +76,7 @@ Run::Run(Engine& engine, GenerateRequest request, PieceListener listener)
              .logprobs = request_.logprobs,
              .listener = std::move(listener)}) {
   if (request_.serial_route) admission_.drafts = false;
+  if (uses_cache()) restored_ = engine_.prefix_cache().peek(plan_.ids, needs_history());
 }
 
 Run::~Run() = default;
@@ -85,26 +93,43 @@ StopOptions Run::stop_options() const {
           .starts_in_reasoning = plan_.starts_in_reasoning};
 }
 
+/// Retained hidden rows are no part of a snapshot, so that mode neither reads nor stores.
+bool Run::uses_cache() const {
+  return request_.uses_prefix_cache && engine_.prefix_cache().is_enabled() &&
+         admission_.history != HistoryMode::kRetained;
+}
+
+/// A request that prepares a history needs the prefix's part of it, whether it drafts or not: what it leaves
+/// behind serves later requests that do.
+bool Run::needs_history() const {
+  return admission_.history == HistoryMode::kStreaming && engine_.model().head() != nullptr;
+}
+
+void Run::report_match(const PrefixMatch& match) {
+  prefix_.outcome = "miss";
+  if (match.snapshot) {
+    prefix_.matched_tokens = match.snapshot->length();
+    prefix_.outcome = prefix_.matched_tokens == static_cast<int>(plan_.ids.size()) ? "exact" : "prefix";
+    prefix_.kind = name_of(match.kind);
+    prefix_.tier = match.is_from_disk ? "disk" : "memory";
+  }
+  switch (match.limit) {
+    case PrefixLimit::kNone: break;
+    case PrefixLimit::kEmpty: prefix_.reason = "empty"; break;
+    case PrefixLimit::kNoCommonPrefix: prefix_.reason = "no-common-prefix"; break;
+    case PrefixLimit::kDiverged: prefix_.reason = fmt::format("diverged-at {}", match.common_tokens); break;
+    case PrefixLimit::kEvicted: prefix_.reason = "evicted"; break;
+    case PrefixLimit::kCorrupt: prefix_.reason = "corrupt"; break;
+    case PrefixLimit::kFingerprint: prefix_.reason = "fingerprint"; break;
+  }
+}
+
 /// Finds the longest stored prefix, or starts cold, and lays out the prefill.
 void Run::open_state() {
-  PrefixCache& cache = engine_.prefix_cache();
-  const bool reads =
-      request_.uses_prefix_cache && cache.is_enabled() && admission_.history != HistoryMode::kRetained;
-  if (reads) {
-    PrefixMatch match = cache.lookup(plan_.ids);
+  if (uses_cache()) {
+    PrefixMatch match = engine_.prefix_cache().lookup(plan_.ids, needs_history());
+    report_match(match);
     restored_ = std::move(match.snapshot);
-    prefix_.outcome = "miss";
-    if (restored_) {
-      const bool exact = restored_->length() == static_cast<int>(plan_.ids.size());
-      prefix_.outcome = exact ? "exact" : "prefix";
-      prefix_.matched_tokens = restored_->length();
-      prefix_.kind = name_of(restored_->kind());
-      prefix_.tier = "memory";
-    } else {
-      prefix_.reason = cache.entries() == 0       ? "empty"
-                       : match.common_tokens == 0 ? "no-common-prefix"
-                                                  : fmt::format("diverged-at {}", match.common_tokens);
-    }
   } else {
     prefix_.reason = admission_.history == HistoryMode::kRetained ? "retained-history" : "disabled";
   }
@@ -112,6 +137,7 @@ void Run::open_state() {
 
   PrefillOptions options{
       .chunk = engine_.prefill_chunk(), .stops = plan_.semantic, .history = admission_.history};
+  if (uses_cache()) add_intervals(options.stops, static_cast<int>(plan_.ids.size()));
   prefill_.emplace(engine_.model(), *state_, plan_.ids, std::move(options));
 }
 
@@ -123,19 +149,24 @@ void Run::open() {
 }
 
 void Run::store_snapshot(SnapshotClass kind, std::vector<float> logits) {
+  if (!uses_cache()) return;
   PrefixCache& cache = engine_.prefix_cache();
-  if (!cache.is_enabled() || !request_.uses_prefix_cache) return;
-  if (admission_.history == HistoryMode::kRetained) return;
+  const auto length = static_cast<std::size_t>(state_->length());
   std::vector<TokenId> ids(
-      plan_.ids.begin(),
-      plan_.ids.begin() +
-          std::min<std::ptrdiff_t>(state_->length(), static_cast<std::ptrdiff_t>(plan_.ids.size())));
+      plan_.ids.begin(), plan_.ids.begin() + static_cast<std::ptrdiff_t>(std::min(length, plan_.ids.size())));
   if (generation_) {
-    const auto extra = static_cast<std::size_t>(state_->length()) - plan_.ids.size();
-    ids.insert(ids.end(), generation_->tokens().begin(),
-               generation_->tokens().begin() + static_cast<std::ptrdiff_t>(extra));
+    const auto extra = static_cast<std::ptrdiff_t>(length - plan_.ids.size());
+    ids.insert(ids.end(), generation_->tokens().begin(), generation_->tokens().begin() + extra);
   }
-  cache.store(Snapshot::capture(*state_, std::move(ids), std::move(logits), kind));
+  if (cache.touch(ids, kind, !logits.empty(), needs_history())) return;
+  std::shared_ptr<const Snapshot> snapshot;
+  try {
+    snapshot = Snapshot::capture(*state_, std::move(ids), std::move(logits), kind);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    return cache.count_skipped("budget");  // the request itself can go on
+  }
+  cache.store(std::move(snapshot));
 }
 
 void Run::step_prefill() {
@@ -162,6 +193,7 @@ void Run::begin_decode() {
     store_snapshot(SnapshotClass::kPrompt, first_logits_);
   }
   restored_.reset();
+  if (!request_.uses_prefix_cache) engine_.prefix_cache().count_skipped("disabled");
   prefill_seconds_ = watch_.restart();
 
   // Read once, before decoding: confirmed prompt transitions, evaluated and waiting.
@@ -206,8 +238,12 @@ void Run::finish(FinishReason reason) {
   if (generation_) decode_seconds_ = watch_.seconds();
   if (generation_ && !generation_->is_finished()) generation_->cancel();
   sink_.close(reason);
-  if (generation_ && reason != FinishReason::kError && state_->is_valid())
+  restored_.reset();
+  if (generation_ && reason != FinishReason::kError && state_->is_valid()) {
     store_snapshot(SnapshotClass::kReply, {});
+  } else if (opened_ && uses_cache() && reason == FinishReason::kCancelled) {
+    engine_.prefix_cache().count_skipped("cancelled");
+  }
 }
 
 GenerateResult Run::take_result() {

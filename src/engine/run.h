@@ -45,7 +45,10 @@ class Run {
 
  private:
   void open();
+  bool uses_cache() const;
+  bool needs_history() const;
   void open_state();
+  void report_match(const PrefixMatch& match);
   void step_prefill();
   void begin_decode();
   void store_snapshot(SnapshotClass kind, std::vector<float> logits);
@@ -64,8 +67,8 @@ class Run {
 
   Sampler sampler_;
   TextSink sink_;
+  std::shared_ptr<const Snapshot> restored_;  // pinned from admission to the first token
   std::optional<SequenceState> state_;
-  std::shared_ptr<const Snapshot> restored_;
   std::optional<Prefill> prefill_;
   std::optional<DepthPolicy> policy_;
   std::optional<Generation> generation_;
