@@ -69,6 +69,12 @@ ChatTemplate::ChatTemplate(std::string source, std::string name)
       clock_(local_time) {}
 
 ChatTemplate ChatTemplate::parse(std::string source, std::string name) {
+  constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 20;  // the largest real ones have 30 KiB
+  if (source.size() > kMaxSourceBytes) {
+    fail_expected(ErrorCode::kCorruptData, name,
+                  fmt::format("a template of at most {} bytes", kMaxSourceBytes),
+                  fmt::format("{}", source.size()));
+  }
   return ChatTemplate(std::move(source), std::move(name));
 }
 

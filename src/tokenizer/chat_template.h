@@ -46,8 +46,9 @@ class ChatTemplate {
  public:
   using Clock = std::function<std::tm()>;
 
-  /// `name` is what errors call the template. Errors: kCorruptData "<name>:<line>: ..." for a syntax error,
-  /// kUnsupported for a tag that is not served (include, import, extends, autoescape, recursive loops).
+  /// `name` is what errors call the template. Errors: kCorruptData "<name>:<line>: ..." for a syntax error or
+  /// a source of more than 4 MiB, kUnsupported for a tag that is not served (include, import, extends,
+  /// autoescape, recursive loops).
   static ChatTemplate parse(std::string source, std::string name);
 
   /// Errors: kInvalidArgument "<name>:<line>: ..." when the template fails or exceeds a limit;

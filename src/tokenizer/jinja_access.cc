@@ -18,7 +18,7 @@ std::shared_ptr<const Text> name_of_key(Heap& heap, const Value& key) {
 
 Value character_at(Heap& heap, const Value& text, Integer index, bool& found) {
   const std::string& bytes = text.as_string();
-  heap.charge_steps(1 + bytes.size() / 256);
+  heap.charge_characters(is_ascii(bytes) ? bytes.size() / 16 : bytes.size());
   const auto length = static_cast<Integer>(count_code_points(bytes));
   if (index < 0) index += length;
   found = index >= 0 && index < length;
@@ -53,7 +53,7 @@ std::vector<Value> Interpreter::elements(const Value& value) {
       for (std::size_t i = 0; i < text.size();) {
         std::int32_t cp = 0;
         const std::size_t length = code_point_length(text, i, &cp);
-        out.push_back(heap_.string(text.substr(i, length), value.is_markup()));
+        out.push_back(heap_.string(text.substr(i, length)));
         i += length;
       }
       break;
@@ -138,7 +138,7 @@ Value Interpreter::item(const Value& base, const Value& key) {
     case Kind::kUndefined: fail(base.undefined_reason());
     case Kind::kDict:
       if (!key.is(Kind::kList) && !key.is(Kind::kDict)) {
-        if (const Value* value = base.as_dict().find(key)) return *value;
+        if (const Value* value = base.as_dict().find(heap_, key)) return *value;
       }
       break;
     case Kind::kString:
@@ -173,9 +173,9 @@ bool Interpreter::contains(const Value& container, const Value& element) {
         fail(
             fmt::format("in: expected text to look for in text, got a value of type {}", type_name(element)));
       }
-      heap_.charge_steps(container.as_string().size() / 256);
+      heap_.charge_scan(container.as_string().size());
       return find_text(container.as_string(), element.as_string()) != std::string_view::npos;
-    case Kind::kDict: return container.as_dict().find(element) != nullptr;
+    case Kind::kDict: return container.as_dict().find(heap_, element) != nullptr;
     case Kind::kUndefined: return false;
     default: break;
   }

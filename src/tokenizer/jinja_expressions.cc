@@ -137,7 +137,9 @@ Arguments Interpreter::evaluate_arguments(const CallArguments& arguments) {
   for (const auto& argument : arguments.positional) out.positional.push_back(evaluate(*argument));
   for (const auto& [name, argument] : arguments.keyword) out.keyword.emplace_back(name, evaluate(*argument));
   if (arguments.star != nullptr) {
-    for (Value& value : elements(evaluate(*arguments.star))) out.positional.push_back(std::move(value));
+    std::vector<Value> more = elements(evaluate(*arguments.star));
+    heap_.charge_bytes(more.size() * sizeof(Value));
+    for (Value& value : more) out.positional.push_back(std::move(value));
   }
   if (arguments.double_star != nullptr) {
     const Value more = evaluate(*arguments.double_star);

@@ -38,7 +38,9 @@ Value filter_trim(Interpreter& in, const Value& input, const Arguments& argument
 
 Value filter_title(Interpreter& in, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("title", arguments, {});
-  return in.heap().string(title_words(to_text(in.heap(), input)));
+  const std::string text = to_text(in.heap(), input);
+  in.heap().charge_characters(text.size());
+  return in.heap().string(title_words(text));
 }
 
 Value filter_center(Interpreter& in, const Value& input, const Arguments& arguments) {
@@ -70,7 +72,9 @@ Value filter_safe(Interpreter& in, const Value& input, const Arguments& argument
 
 Value filter_force_escape(Interpreter& in, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("forceescape", arguments, {});
-  return in.heap().string(escape_html(to_text(in.heap(), input)), true);
+  const std::string text = to_text(in.heap(), input);
+  in.heap().charge_characters(text.size());
+  return in.heap().string(escape_html(text), true);
 }
 
 Value filter_escape(Interpreter& in, const Value& input, const Arguments& arguments) {
@@ -95,7 +99,9 @@ Value filter_indent(Interpreter& in, const Value& input, const Arguments& argume
   if (bound.truth(1, false)) out.add(indentation);
   const std::string text = input.as_string() + "\n";  // so that a text ending in a newline keeps it
   bool first = true;
+  in.heap().charge_characters(text.size());
   for (const std::string_view line : split_lines(text, false)) {
+    in.heap().charge_steps(1);
     if (!first) out.add("\n");
     if (!first && (blank || !line.empty())) out.add(indentation);
     first = false;
@@ -109,6 +115,7 @@ Value filter_truncate(Interpreter& in, const Value& input, const Arguments& argu
   if (!input.is_string())
     fail(fmt::format("truncate: expected text, got a value of type {}", type_name(input)));
   const std::string& text = input.as_string();
+  in.heap().charge_characters(text.size());
   const std::int64_t length = bound.integer(0, 255);
   const std::string_view end = bound.text(2, "...");
   const auto end_length = static_cast<std::int64_t>(count_code_points(end));
@@ -125,6 +132,7 @@ Value filter_truncate(Interpreter& in, const Value& input, const Arguments& argu
 Value filter_wordcount(Interpreter& in, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("wordcount", arguments, {});
   const std::string text = to_text(in.heap(), input);
+  in.heap().charge_characters(text.size());
   Integer words = 0;
   bool in_word = false;
   for (std::size_t i = 0; i < text.size();) {
@@ -186,8 +194,9 @@ Value round_integer(Integer value, std::int64_t digits) {
   return Value::integer(quotient);
 }
 
-Value filter_round(Interpreter&, const Value& input, const Arguments& arguments) {
+Value filter_round(Interpreter& in, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("round", arguments, {"precision", "method"});
+  in.heap().charge_steps(16);  // rounding prints the exact decimal
   const std::int64_t precision = bound.integer(0, 0);
   const std::string_view method = bound.text(1, "common");
   if (method != "common" && method != "ceil" && method != "floor") {

@@ -316,11 +316,12 @@ Value format_percent(Heap& heap, const Value& format, const Value& values) {
       named = *value;
       i = close + 1;
     }
+    heap.charge_steps(1);
     const FormatSpec spec = read_percent_spec(text, i);
     append_percent(out, spec, named ? *named : next_value(), format.is_markup());
   }
   if (values.is(Kind::kTuple) ? used < values.as_sequence().items.size()
-                              : used == 0 && !values.is(Kind::kDict)) {
+                              : used == 0 && !values.is(Kind::kDict) && !values.is(Kind::kList)) {
     fail("%: expected fewer values for the format");
   }
   return heap.string(out.take(), format.is_markup());
@@ -340,6 +341,7 @@ Value format_braces(Interpreter& interpreter, const Value& format, const Argumen
       ++i;
       continue;
     }
+    interpreter.heap().charge_steps(1);
     const std::size_t close = text.find('}', i);
     if (text[brace] == '}' || close == std::string::npos) fail("format: expected balanced braces");
     std::string_view field = std::string_view(text).substr(i, close - i);

@@ -154,7 +154,10 @@ std::optional<Value> Interpreter::draw_element(const Statement& loop, const std:
 
 Interpreter::Flow Interpreter::run_for(const Statement& statement) {
   auto object = std::make_unique<LoopState>();
-  object->draw = [this, &statement, outer = scope_, source = elements(evaluate(*statement.expression)),
+  std::vector<Value> source_elements = elements(evaluate(*statement.expression));
+  const std::size_t source_bytes = source_elements.size() * sizeof(Value);
+  heap_.charge_bytes(source_bytes);  // nested loops may each hold a copy of one list
+  object->draw = [this, &statement, outer = scope_, source = std::move(source_elements),
                   next = std::size_t{0}]() mutable {
     Scope* const inner = std::exchange(scope_, outer);  // the condition sees the names around the loop
     std::optional<Value> element = draw_element(statement, source, next);
@@ -173,6 +176,7 @@ Interpreter::Flow Interpreter::run_for(const Statement& statement) {
     if (flow == Flow::kBreak) break;
     if (flow == Flow::kNormal) any_finished = true;
   }
+  heap_.release_bytes(source_bytes);
   loop.draw = [] { return std::nullopt; };  // a kept `loop` must not look at names that are gone
   if (any_finished || statement.otherwise.empty()) return Flow::kNormal;
   const ScopeGuard scope(*this, scope_);
@@ -203,6 +207,7 @@ void Interpreter::assign(const Expression& target, const Value& value) {
 
 Value* Interpreter::find_variable(int symbol) {
   for (Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    heap_.charge_steps(scope->variables.size() / 32);
     for (auto& [known, value] : scope->variables) {
       if (known == symbol) return &value;
     }
@@ -212,12 +217,14 @@ Value* Interpreter::find_variable(int symbol) {
 }
 
 void Interpreter::set_variable(int symbol, Value value) {
+  heap_.charge_steps(scope_->variables.size() / 32);
   for (auto& [known, old] : scope_->variables) {
     if (known == symbol) {
       old = std::move(value);
       return;
     }
   }
+  heap_.charge_bytes(sizeof(Value));
   scope_->variables.emplace_back(symbol, std::move(value));
 }
 

@@ -46,6 +46,7 @@ class Interpreter::ScopeGuard {
   ~ScopeGuard() {
     interpreter_.scope_ = outer_;
     if (scope_->is_captured) return;
+    interpreter_.heap_.release_bytes(scope_->variables.size() * sizeof(Value));
     scope_->variables.clear();
     interpreter_.free_scopes_.push_back(scope_);
   }

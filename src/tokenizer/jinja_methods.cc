@@ -115,9 +115,9 @@ Value list_sort(Interpreter& in, const Value& self, const Arguments& arguments) 
 
 // ---- dicts
 
-Value dict_get(Interpreter&, const Value& self, const Arguments& arguments) {
+Value dict_get(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("get", arguments, {"key", "default"}, 1);
-  if (const Value* value = self.as_dict().find(bound.value(0))) return *value;
+  if (const Value* value = self.as_dict().find(in.heap(), bound.value(0))) return *value;
   return bound[1] != nullptr ? bound.value(1) : Value();
 }
 
@@ -150,20 +150,20 @@ Value dict_update(Interpreter& in, const Value& self, const Arguments& arguments
 
 Value dict_pop(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("pop", arguments, {"key", "default"}, 1);
-  const Value* found = self.as_dict().find(bound.value(0));
+  const Value* found = self.as_dict().find(in.heap(), bound.value(0));
   if (found == nullptr) {
     if (bound[1] == nullptr) fail("pop: expected a key that is in the dict");
     return bound.value(1);
   }
   const Value value = *found;
   in.heap().charge_steps(self.as_dict().size());
-  self.as_dict().erase(bound.value(0));
+  self.as_dict().erase(in.heap(), bound.value(0));
   return value;
 }
 
 Value dict_setdefault(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("setdefault", arguments, {"key", "default"}, 1);
-  if (const Value* value = self.as_dict().find(bound.value(0))) return *value;
+  if (const Value* value = self.as_dict().find(in.heap(), bound.value(0))) return *value;
   const Value value = bound[1] != nullptr ? bound.value(1) : Value();
   self.as_dict().set(in.heap(), bound.value(0), value);
   return value;
@@ -227,7 +227,8 @@ Method find_method(Kind kind, std::string_view name) {
   switch (kind) {
     case Kind::kString: return find_string_method(name);
     case Kind::kList: return find_in(kListMethods, name);
-    case Kind::kTuple: return find_in(kTupleMethods, name);
+    case Kind::kTuple:
+    case Kind::kRange: return find_in(kTupleMethods, name);
     case Kind::kDict: return find_in(kDictMethods, name);
     case Kind::kFloat: return find_in(kFloatMethods, name);
     default: return nullptr;

@@ -106,6 +106,8 @@ Value float_arithmetic(Operator operation, double a, double b) {
       const double result = std::pow(a, b);
       if (std::isnan(result) && !std::isnan(a) && !std::isnan(b))
         fail("**: expected a real number as result");
+      if (std::isinf(result) && std::isfinite(a) && std::isfinite(b))
+        fail("**: expected a finite number as result");
       return Value::number(result);
     }
     default: break;
@@ -187,9 +189,10 @@ SliceRange slice_range(std::int64_t length, const Value& start, const Value& sto
 
 Value slice_string(Heap& heap, const Value& base, const Value& start, const Value& stop, std::int64_t step) {
   const std::string& text = base.as_string();
-  heap.charge_steps(1 + text.size() / 64);
+  const bool is_plain = is_ascii(text);
+  heap.charge_characters(is_plain ? text.size() / 16 : text.size());
   std::vector<std::size_t> offsets;
-  if (!is_ascii(text)) offsets = code_point_offsets(text);
+  if (!is_plain) offsets = code_point_offsets(text);
   const auto offset = [&](std::int64_t i) {
     return offsets.empty() ? static_cast<std::size_t>(i) : offsets[static_cast<std::size_t>(i)];
   };
@@ -241,11 +244,13 @@ Value slice(Heap& heap, const Value& base, const Value& start, const Value& stop
       base.is_string() || base.is(Kind::kList) || base.is(Kind::kTuple) || base.is(Kind::kRange);
   for (const Value* bound : {&start, &stop, &step}) {
     if (!bound->is_none() && !bound->is_integral()) {
-      return Value::undefined(
-          fmt::format("a slice needs integers, not a value of type {}", type_name(*bound)));
+      if (bound->is_undefined()) fail(bound->undefined_reason());
+      fail(fmt::format("expected integers or none as bounds of a slice, got a value of type {}",
+                       type_name(*bound)));
     }
   }
-  if (!has_slices) return Value::undefined(fmt::format("a value of type {} has no slices", type_name(base)));
+  if (!has_slices)
+    fail(fmt::format("expected text or a list to slice, got a value of type {}", type_name(base)));
   if (!step.is_none() && step.as_integer() == 0) fail("expected a slice step other than zero");
   constexpr Integer kFar = Integer{1} << 40;  // beyond any length: one element at most
   const auto stride =

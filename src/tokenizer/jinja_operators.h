@@ -13,8 +13,8 @@ namespace mererun::jinja {
 Value binary(Heap& heap, Operator operation, const Value& a, const Value& b);
 Value unary(Operator operation, const Value& a);
 
-/// base[start:stop:step]; a bound that is not an integer or none gives an undefined value, as does a base
-/// that has no slices. Fails for an undefined base and for step 0.
+/// base[start:stop:step] of text, a list, tuple or range; each bound an integer or none. Fails for anything
+/// else and for step 0.
 Value slice(Heap& heap, const Value& base, const Value& start, const Value& stop, const Value& step);
 
 /// format % values. Source: Python library reference, "printf-style String Formatting".

@@ -14,6 +14,7 @@ namespace mererun::jinja {
 namespace {
 
 void append_string_repr(TextBuilder& out, std::string_view text) {
+  out.heap().charge_steps(text.size() / 4);  // character by character
   const bool has_single = text.find('\'') != std::string_view::npos;
   const bool has_double = text.find('"') != std::string_view::npos;
   const char quote = has_single && !has_double ? '"' : '\'';
@@ -117,8 +118,15 @@ class JsonWriter {
   }
 
   void write_string(std::string_view text) {
+    out_.heap().charge_characters(text.size());
     out_.add("\"");
     for (std::size_t i = 0; i < text.size();) {
+      const std::size_t plain = plain_length(text.substr(i));
+      if (plain != 0) {
+        out_.add(text.substr(i, plain));
+        i += plain;
+        continue;
+      }
       std::int32_t cp = 0;
       const std::size_t length = code_point_length(text, i, &cp);
       switch (cp) {
@@ -141,7 +149,18 @@ class JsonWriter {
     out_.add("\"");
   }
 
+  /// Leading bytes that JSON takes as they are: nearly all of an ordinary text.
+  std::size_t plain_length(std::string_view text) const {
+    std::size_t i = 0;
+    for (; i < text.size(); ++i) {
+      const auto c = static_cast<unsigned char>(text[i]);
+      if (c < 0x20 || c == '"' || c == '\\' || (style_.ensure_ascii && c >= 0x7F)) break;
+    }
+    return i;
+  }
+
   void write_escape(std::int32_t cp) {
+    out_.heap().charge_steps(1);
     if (cp == 0x7F) {
       out_.add(1, '\x7f');  // Python counts it as plain ASCII
     } else if (cp < 0x10000) {

@@ -15,7 +15,9 @@ using Key = std::function<Value(const Value&)>;
 
 /// Text folded to lower case for the filters that ignore case.
 Value ignore_case(Interpreter& in, const Value& value) {
-  return value.is_string() ? in.heap().string(lower(value.as_string())) : value;
+  if (!value.is_string()) return value;
+  in.heap().charge_characters(value.as_string().size());
+  return in.heap().string(lower(value.as_string()));
 }
 
 /// "a.b.0" as steps from an element to what a filter looks at.
@@ -62,7 +64,7 @@ Value filter_length(Interpreter& in, const Value& input, const Arguments& argume
   switch (input.kind()) {
     case Kind::kUndefined: break;
     case Kind::kString:
-      in.heap().charge_steps(input.as_string().size() / 256);
+      in.heap().charge_characters(input.as_string().size() / (is_ascii(input.as_string()) ? 16 : 1));
       length = count_code_points(input.as_string());
       break;
     case Kind::kList:
@@ -176,7 +178,7 @@ Value filter_unique(Interpreter& in, const Value& input, const Arguments& argume
   std::vector<Value> out;
   for (const Value& element : in.elements(input)) {
     const Value of_element = key(element);
-    if (seen.as_dict().find(of_element) != nullptr) continue;
+    if (seen.as_dict().find(in.heap(), of_element) != nullptr) continue;
     seen.as_dict().set(in.heap(), of_element, Value());
     out.push_back(element);
   }
@@ -220,6 +222,7 @@ Value filter_sum(Interpreter& in, const Value& input, const Arguments& arguments
 
 Value filter_map(Interpreter& in, const Value& input, const Arguments& arguments) {
   std::vector<Value> out;
+  if (!truthy(input)) return in.heap().iterator({});  // also for none
   if (arguments.positional.empty()) {
     const BoundArguments bound("map", arguments, {"attribute", "default"}, 1);
     const Key key = attribute_getter(in, bound.value(0), true, bound[1]);

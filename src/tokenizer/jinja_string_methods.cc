@@ -15,26 +15,27 @@ std::string_view bytes_of(const Value& self) { return self.as_string(); }
 
 /// Searching from the right compares naively; this keeps adversarial text within the step budget.
 void charge_search(Interpreter& in, std::size_t text, std::size_t needle) {
-  in.heap().charge_steps(1 + text / 1024 * (1 + needle / 8));
+  in.heap().charge_steps(1 + text / 32 * (1 + needle / 32));
 }
 
 template <std::string (*kConvert)(std::string_view)>
 Value convert(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("method", arguments, {});
+  in.heap().charge_characters(self.as_string().size());
   return in.heap().string(kConvert(bytes_of(self)));
 }
 
 template <bool (*kPredicate)(std::string_view)>
 Value ask(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("method", arguments, {});
-  in.heap().charge_steps(self.as_string().size() / 64);
+  in.heap().charge_characters(self.as_string().size());
   return Value::boolean(kPredicate(bytes_of(self)));
 }
 
 template <CharacterClass kClass>
 Value ask_class(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("method", arguments, {});
-  in.heap().charge_steps(self.as_string().size() / 64);
+  in.heap().charge_characters(self.as_string().size());
   return Value::boolean(all_in(bytes_of(self), kClass));
 }
 
@@ -48,7 +49,9 @@ Value strip_method(Interpreter& in, const Value& self, const Arguments& argument
     characters = bound.text(0);
     charge_search(in, self.as_string().size(), characters->size());
   }
-  return in.heap().string(std::string(strip(bytes_of(self), kSide, characters)));
+  const std::string_view rest = strip(bytes_of(self), kSide, characters);
+  in.heap().charge_characters(self.as_string().size() - rest.size());
+  return in.heap().string(std::string(rest));
 }
 
 Value list_of(Interpreter& in, const std::vector<std::string_view>& parts) {
@@ -80,6 +83,7 @@ Value rsplit_method(Interpreter& in, const Value& self, const Arguments& argumen
 
 Value splitlines_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("splitlines", arguments, {"keepends"});
+  in.heap().charge_characters(self.as_string().size());
   return list_of(in, split_lines(bytes_of(self), bound.truth(0, false)));
 }
 
@@ -90,9 +94,10 @@ struct Window {
   bool is_valid = true;   // false when start is beyond the end
 };
 
-Window window_of(const Value& self, const BoundArguments& bound) {
+Window window_of(Interpreter& in, const Value& self, const BoundArguments& bound) {
   const std::string_view text = bytes_of(self);
   if (!bound.has(1) && !bound.has(2)) return {text};
+  in.heap().charge_characters(text.size());
   const auto length = static_cast<std::int64_t>(count_code_points(text));
   const auto clip = [&](std::int64_t index) {
     return index < 0 ? std::max<std::int64_t>(0, index + length) : index;
@@ -105,15 +110,17 @@ Window window_of(const Value& self, const BoundArguments& bound) {
           static_cast<std::size_t>(start)};
 }
 
-Value affix_method(const Value& self, const Arguments& arguments, std::string_view name, bool at_end) {
+Value affix_method(Interpreter& in, const Value& self, const Arguments& arguments, std::string_view name,
+                   bool at_end) {
   const BoundArguments bound(name, arguments, {"affix", "start", "end"}, 1);
-  const Window window = window_of(self, bound);
+  const Window window = window_of(in, self, bound);
   const auto matches = [&](const Value& affix) {
     if (!affix.is_string()) {
       fail(fmt::format("{}: expected text or a tuple of texts, got a value of type {}", name,
                        type_name(affix)));
     }
     if (!window.is_valid) return false;
+    in.heap().charge_scan(affix.as_string().size());
     return at_end ? window.text.ends_with(affix.as_string()) : window.text.starts_with(affix.as_string());
   };
   const Value& affix = bound.value(0);
@@ -123,19 +130,19 @@ Value affix_method(const Value& self, const Arguments& arguments, std::string_vi
   return Value::boolean(std::any_of(affixes.begin(), affixes.end(), matches));
 }
 
-Value startswith_method(Interpreter&, const Value& self, const Arguments& arguments) {
-  return affix_method(self, arguments, "startswith", false);
+Value startswith_method(Interpreter& in, const Value& self, const Arguments& arguments) {
+  return affix_method(in, self, arguments, "startswith", false);
 }
-Value endswith_method(Interpreter&, const Value& self, const Arguments& arguments) {
-  return affix_method(self, arguments, "endswith", true);
+Value endswith_method(Interpreter& in, const Value& self, const Arguments& arguments) {
+  return affix_method(in, self, arguments, "endswith", true);
 }
 
 /// Index in code points, or -1.
 Integer find_with(Interpreter& in, const Value& self, const Arguments& arguments, bool from_right) {
   const BoundArguments bound("find", arguments, {"sub", "start", "end"}, 1);
   const std::string& needle = bound.text(0);
-  const Window window = window_of(self, bound);
-  in.heap().charge_steps(1 + self.as_string().size() / 256);
+  const Window window = window_of(in, self, bound);
+  in.heap().charge_characters(self.as_string().size() / (is_ascii(self.as_string()) ? 16 : 1));
   if (from_right) charge_search(in, window.text.size(), needle.size());
   if (!window.is_valid) return -1;
   const std::size_t at = from_right ? window.text.rfind(needle) : find_text(window.text, needle);
@@ -153,13 +160,14 @@ Value find_method_of_text(Interpreter& in, const Value& self, const Arguments& a
 Value count_method(Interpreter& in, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("count", arguments, {"sub", "start", "end"}, 1);
   const std::string& needle = bound.text(0);
-  const Window window = window_of(self, bound);
-  in.heap().charge_steps(1 + self.as_string().size() / 64);
+  const Window window = window_of(in, self, bound);
+  in.heap().charge_characters(self.as_string().size());
   if (!window.is_valid) return Value::integer(0);
   if (needle.empty()) return Value::integer(static_cast<Integer>(count_code_points(window.text) + 1));
   Integer count = 0;
   for (std::size_t at = find_text(window.text, needle); at != std::string_view::npos;
        at = find_text(window.text, needle, at + needle.size())) {
+    in.heap().charge_steps(1);
     ++count;
   }
   return Value::integer(count);
@@ -187,6 +195,7 @@ Value replace_method(Interpreter& in, const Value& self, const Arguments& argume
     for (; left != 0; --left) {
       const std::size_t at = find_text(text, from, start);
       if (at == std::string_view::npos) break;
+      in.heap().charge_steps(1);
       out.add(text.substr(start, at - start));
       out.add(to);
       start = at + from.size();
@@ -201,6 +210,7 @@ Value join_method(Interpreter& in, const Value& self, const Arguments& arguments
   TextBuilder out(in.heap());
   bool first = true;
   for (const Value& element : in.elements(bound.value(0))) {
+    in.heap().charge_steps(1);
     if (!element.is_string())
       fail(fmt::format("join: expected texts, got a value of type {}", type_name(element)));
     if (!first) out.add(self.as_string());

@@ -39,9 +39,11 @@ bool is_iterable(const Value& v) {
 bool is_callable(const Value& v) { return v.is(Kind::kCallable) || v.is_undefined(); }
 
 bool test_lower(Interpreter& in, const Value& input, const Arguments&) {
+  if (input.is_string()) in.heap().charge_characters(input.as_string().size());
   return is_lower(to_text(in.heap(), input));
 }
 bool test_upper(Interpreter& in, const Value& input, const Arguments&) {
+  if (input.is_string()) in.heap().charge_characters(input.as_string().size());
   return is_upper(to_text(in.heap(), input));
 }
 

@@ -12,16 +12,18 @@ namespace {
 
 constexpr std::size_t kIndexFrom = 16;  // a dict with more entries gets a hash index
 
-std::size_t hash_of(const Value& key, int depth = 0) {
+std::size_t hash_of_text(std::string_view text) { return std::hash<std::string_view>{}(text); }
+
+std::size_t hash_of(Heap& heap, const Value& key, int depth = 0) {
   if (depth > kMaxNesting) fail("expected a dict key nested less deep");
   switch (key.kind()) {
-    case Kind::kString: return std::hash<std::string_view>{}(key.as_string());
+    case Kind::kString: heap.charge_scan(key.as_string().size()); return hash_of_text(key.as_string());
     case Kind::kBool:
     case Kind::kInt:
     case Kind::kFloat: return std::hash<double>{}(key.as_double());  // equal numbers hash alike
     case Kind::kTuple: {
       std::size_t hash = 17;
-      for (const Value& item : key.as_sequence().items) hash = hash * 31 + hash_of(item, depth + 1);
+      for (const Value& item : key.as_sequence().items) hash = hash * 31 + hash_of(heap, item, depth + 1);
       return hash;
     }
     case Kind::kList:
@@ -158,8 +160,7 @@ std::string Value::undefined_reason() const {
   return text_->bytes;
 }
 
-std::size_t Dict::position_of(const Value& key) const {
-  const std::size_t hash = hash_of(key);  // also for few entries: an unhashable key is an error
+std::size_t Dict::position_of(const Value& key, std::size_t hash) const {
   if (index_.empty()) {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (same_key(entries_[i].first, key)) return i;
@@ -173,8 +174,8 @@ std::size_t Dict::position_of(const Value& key) const {
   return entries_.size();
 }
 
-const Value* Dict::find(const Value& key) const {
-  const std::size_t at = position_of(key);
+const Value* Dict::find(Heap& heap, const Value& key) const {
+  const std::size_t at = position_of(key, hash_of(heap, key));
   return at == entries_.size() ? nullptr : &entries_[at].second;
 }
 
@@ -188,7 +189,7 @@ const Value* Dict::find(std::string_view key) const {
     }
     return nullptr;
   }
-  const auto [begin, end] = index_.equal_range(std::hash<std::string_view>{}(key));
+  const auto [begin, end] = index_.equal_range(hash_of_text(key));
   for (auto it = begin; it != end; ++it) {
     if (matches(entries_[it->second])) return &entries_[it->second].second;
   }
@@ -196,8 +197,8 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 void Dict::set(Heap& heap, const Value& key, Value value) {
-  heap.charge_steps(1);
-  const std::size_t at = position_of(key);
+  const std::size_t hash = hash_of(heap, key);
+  const std::size_t at = position_of(key, hash);
   if (at < entries_.size()) {
     entries_[at].second = std::move(value);
     return;
@@ -205,19 +206,19 @@ void Dict::set(Heap& heap, const Value& key, Value value) {
   heap.charge_bytes(sizeof(Entry) + 64);
   entries_.emplace_back(key, std::move(value));
   if (!index_.empty()) {
-    index_.emplace(hash_of(key), at);
+    index_.emplace(hash, at);
   } else if (entries_.size() > kIndexFrom) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(hash_of(entries_[i].first), i);
+    for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(hash_of(heap, entries_[i].first), i);
   }
 }
 
-bool Dict::erase(const Value& key) {
-  const std::size_t at = position_of(key);
+bool Dict::erase(Heap& heap, const Value& key) {
+  const std::size_t at = position_of(key, hash_of(heap, key));
   if (at == entries_.size()) return false;
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(at));
   index_.clear();
   if (entries_.size() > kIndexFrom) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(hash_of(entries_[i].first), i);
+    for (std::size_t i = 0; i < entries_.size(); ++i) index_.emplace(hash_of(heap, entries_[i].first), i);
   }
   return true;
 }
@@ -323,7 +324,9 @@ bool equal(Heap& heap, const Value& a, const Value& b, int depth) {
   switch (a.kind()) {
     case Kind::kUndefined:
     case Kind::kNone: return true;
-    case Kind::kString: heap.charge_steps(a.as_string().size() / 1024); return a.as_string() == b.as_string();
+    case Kind::kString:
+      heap.charge_scan(std::min(a.as_string().size(), b.as_string().size()));
+      return a.as_string() == b.as_string();
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange:
@@ -339,7 +342,7 @@ bool equal(Heap& heap, const Value& a, const Value& b, int depth) {
     case Kind::kDict: {
       if (a.as_dict().size() != b.as_dict().size()) return false;
       for (const auto& [key, value] : a.as_dict().entries()) {
-        const Value* other = b.as_dict().find(key);
+        const Value* other = b.as_dict().find(heap, key);
         if (other == nullptr || !equal(heap, value, *other, depth + 1)) return false;
       }
       return true;
@@ -356,7 +359,7 @@ bool less(Heap& heap, const Value& a, const Value& b, int depth) {
   if (a.is_undefined()) fail(a.undefined_reason());
   if (b.is_undefined()) fail(b.undefined_reason());
   if (a.is_string() && b.is_string()) {
-    heap.charge_steps(a.as_string().size() / 1024);
+    heap.charge_scan(std::min(a.as_string().size(), b.as_string().size()));
     return a.as_string() < b.as_string();  // byte order of UTF-8 is code point order
   }
   if (a.kind() == b.kind() && (a.is(Kind::kList) || a.is(Kind::kTuple))) {

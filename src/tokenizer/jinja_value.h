@@ -154,14 +154,14 @@ struct Dict final : Object {
   const std::vector<Entry>& entries() const { return entries_; }
   std::size_t size() const { return entries_.size(); }
   /// Null when absent. Fails for a key that cannot be hashed.
-  const Value* find(const Value& key) const;
+  const Value* find(Heap& heap, const Value& key) const;
   const Value* find(std::string_view key) const;
   void set(Heap& heap, const Value& key, Value value);
-  bool erase(const Value& key);
+  bool erase(Heap& heap, const Value& key);
   void clear();
 
  private:
-  std::size_t position_of(const Value& key) const;  // size() when absent
+  std::size_t position_of(const Value& key, std::size_t hash) const;  // size() when absent
   std::vector<Entry> entries_;
   std::unordered_multimap<std::size_t, std::size_t>
       index_;  // hash to entry, built when there are many entries
@@ -191,6 +191,9 @@ class Heap {
   void charge_steps(std::uint64_t steps);
   void charge_bytes(std::size_t bytes);
   void release_bytes(std::size_t bytes) { value_bytes_ -= bytes; }
+  /// Steps for work on every character of a text, and for work at the speed of memory.
+  void charge_characters(std::size_t bytes) { charge_steps(1 + bytes / 8); }
+  void charge_scan(std::size_t bytes) { charge_steps(1 + bytes / 128); }
   /// Fails when one string would exceed its limit; call before building it.
   void check_string(std::size_t bytes) const;
 
@@ -222,21 +225,33 @@ class Heap {
 class TextBuilder {
  public:
   explicit TextBuilder(Heap& heap) : heap_(heap) {}
+  ~TextBuilder() { heap_.release_bytes(charged_); }
+  TextBuilder(const TextBuilder&) = delete;
+  TextBuilder& operator=(const TextBuilder&) = delete;
+
   void add(std::string_view text) {
-    heap_.check_string(out_.size() + text.size());
+    reserve(text.size());
     out_.append(text);
   }
   void add(std::size_t count, char fill) {
-    heap_.check_string(count);
-    heap_.check_string(out_.size() + count);
+    reserve(count);
     out_.append(count, fill);
   }
   std::string take() { return std::move(out_); }
   Heap& heap() { return heap_; }
 
  private:
+  /// A text in the making counts like a finished one: many may be open at once.
+  void reserve(std::size_t bytes) {
+    heap_.check_string(bytes);
+    heap_.check_string(out_.size() + bytes);
+    heap_.charge_bytes(bytes);
+    charged_ += bytes;
+  }
+
   Heap& heap_;
   std::string out_;
+  std::size_t charged_ = 0;
 };
 
 /// Python's name of a value's type, for messages.

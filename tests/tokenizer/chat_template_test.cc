@@ -188,6 +188,7 @@ TEST(TemplateLimits, DeepSourceIsRefusedNotOverflowing) {
         "{% set " + repeated("(", 100000) + "a = 1 %}", "{{ 1" + repeated(" ** 1", 100000) + " }}"}) {
     EXPECT_EQ(error_of(source).code(), ErrorCode::kCorruptData) << source.substr(0, 20);
   }
+  EXPECT_EQ(error_of(std::string(5 << 20, 'x')).code(), ErrorCode::kCorruptData);
   // What real templates do: long chains of text, many branches, some nesting.
   EXPECT_EQ(render("{{ 'a'" + repeated(" + 'a'", 300) + " }}").size(), 301u);
   EXPECT_EQ(render("{% if 0 %}" + repeated("{% elif 0 %}", 5000) + "{% else %}x{% endif %}"), "x");
