@@ -65,7 +65,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
                                                 .summary = "the installed models",
                                                 .details = {},
                                                 .examples = {"model list --all", "model list --json"}},
-                                               nullptr));
+                                               run_model_list));
   commands.push_back(command<ModelInspectOptions>(
       {.words = "model inspect",
        .summary = "what a checkpoint holds, needs and lacks",
@@ -74,7 +74,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
            "Problems of the checkpoint give exit status 65.",
        .examples = {"model inspect --model demo-moe-4bit",
                     "model inspect -m path/to/checkpoint --verify --json"}},
-      nullptr));
+      run_model_inspect));
   commands.push_back(command<ModelQualifyOptions>(
       {.words = "model qualify",
        .summary = "prove drafting and the prefix cache exact on a model",

@@ -17,6 +17,8 @@ struct ProgramContext;
 /// commands.cc.
 
 int run_text_chat(const TextChatOptions& options, ProgramContext& context);
+int run_model_list(const ModelListOptions& options, ProgramContext& context);
+int run_model_inspect(const ModelInspectOptions& options, ProgramContext& context);
 
 /// A command of the program: its words, its help, its options, and what it does.
 ///

@@ -87,22 +87,40 @@ Fixed lay_fixed(Layout at, const ModelConfig& c, int rows) {
   return f;
 }
 
+/// Where the region that mixers and feed-forwards share starts, where the logits start, and the end.
+struct Regions {
+  std::size_t shared, logits, end;
+};
+
+Regions lay_regions(const ModelConfig& c, int max_rows, int max_logit_rows) {
+  Regions r{};
+  r.shared = lay_fixed(Layout(nullptr, max_rows), c, 0).end;
+  std::size_t delta = 0, attention = 0, feed_forward = 0;
+  const Layout shared(nullptr, max_rows, r.shared);
+  lay_delta(shared, c, 0, &delta);
+  lay_attention(shared, c, 0, &attention);
+  lay_feed_forward(shared, c, 0, &feed_forward);
+  Layout pair_end = shared;
+  pair_end.take(0, 2 * c.hidden);
+  r.logits = std::max({delta, attention, feed_forward, pair_end.offset()});
+  Layout logits(nullptr, max_logit_rows, r.logits);
+  logits.take(0, c.vocabulary);
+  r.end = logits.offset();
+  return r;
+}
+
 }  // namespace
 
 Activations::Activations(Ops& ops, const ModelConfig& config, int max_rows, int max_logit_rows)
     : max_rows_(max_rows), max_logit_rows_(max_logit_rows), config_(config) {
-  shared_offset_ = lay_fixed(Layout(nullptr, max_rows), config, 0).end;
-  std::size_t delta = 0, attention = 0, feed_forward = 0;
-  const Layout shared(nullptr, max_rows, shared_offset_);
-  lay_delta(shared, config, 0, &delta);
-  lay_attention(shared, config, 0, &attention);
-  lay_feed_forward(shared, config, 0, &feed_forward);
-  Layout pair_end = shared;
-  pair_end.take(0, 2 * config.hidden);
-  logits_offset_ = std::max({delta, attention, feed_forward, pair_end.offset()});
-  Layout logits(nullptr, max_logit_rows, logits_offset_);
-  logits.take(0, config.vocabulary);
-  buffer_ = ops.allocate(logits.offset());
+  const Regions regions = lay_regions(config, max_rows, max_logit_rows);
+  shared_offset_ = regions.shared;
+  logits_offset_ = regions.logits;
+  buffer_ = ops.allocate(regions.end);
+}
+
+std::size_t Activations::size_bytes(const ModelConfig& config, int max_rows, int max_logit_rows) {
+  return lay_regions(config, max_rows, max_logit_rows).end;
 }
 
 TensorView Activations::ids(int rows) const {

@@ -18,6 +18,8 @@ class Activations {
   int max_rows() const { return max_rows_; }
   int max_logit_rows() const { return max_logit_rows_; }
   std::size_t size_bytes() const { return buffer_.size_bytes(); }
+  /// What an arena of these limits takes, without making one.
+  static std::size_t size_bytes(const ModelConfig& config, int max_rows, int max_logit_rows);
 
   struct Delta {
     TensorView qkv, z, a, b, q, k, v, alpha, beta, out;

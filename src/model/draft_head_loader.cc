@@ -125,7 +125,7 @@ void bind_draft_head(const FoundHead& found, TensorBinder& trunk, const LoadOpti
   TensorBinder binder(found.checkpoint, weights.config.quantization,
                       foreign ? TensorBinder::Precision::kShapesOnly : TensorBinder::Precision::kEntriesOnly,
                       problems);
-  LayerBinder layers(binder, weights.config, report);
+  LayerBinder layers(binder, weights.config, options.experts, report);
   const std::string prefix = "mtp.";
   layers.bind_matrices(prefix, draft_head_matrices(weights.config), head);
   layers.bind_vectors(prefix, draft_head_vectors(weights.config), head);

@@ -16,11 +16,12 @@ using Owned = std::shared_ptr<std::byte[]>;
 
 class ExpertBinder {
  public:
-  ExpertBinder(TensorBinder& binder, const std::string& layer, const ModelConfig& config, HostLayer& weights,
-               LoadReport& report)
+  ExpertBinder(TensorBinder& binder, const std::string& layer, const ModelConfig& config,
+               LoadOptions::Experts experts, HostLayer& weights, LoadReport& report)
       : binder_(binder),
         base_(layer + "mlp."),
         config_(config),
+        rebuilds_(experts == LoadOptions::Experts::kRebuild),
         layer_(weights),
         moe_(std::get<HostMoe>(weights.feed_forward)),
         report_(report) {}
@@ -123,7 +124,6 @@ class ExpertBinder {
   Owned allocate(std::int64_t bytes) {
     Owned memory(new std::byte[static_cast<std::size_t>(bytes)]);
     layer_.owned.push_back(memory);
-    report_.copied_bytes += static_cast<std::uint64_t>(bytes);
     return memory;
   }
 
@@ -149,6 +149,9 @@ class ExpertBinder {
     source.out = count;
     source.in = row.in;
     source.dtype = tensor->dtype;
+    source.weight = tensor->data;
+    report_.copied_bytes += static_cast<std::uint64_t>(source.bytes());
+    if (!rebuilds_) return source;
     Owned memory = allocate(source.bytes());
     std::byte* to = memory.get();
     for (std::int64_t e = 0; e < config_.experts; ++e) {
@@ -186,6 +189,8 @@ class ExpertBinder {
     }
     source.name = fmt::format("{}experts.{}", base_, row.projection);
     source.experts = config_.experts;
+    report_.copied_bytes += static_cast<std::uint64_t>(source.bytes());
+    if (!rebuilds_) return source;
     const auto join = [&](const void* LinearSource::*field, std::int64_t row_bytes) -> const void* {
       if (row_bytes == 0) return nullptr;
       const std::size_t bytes = static_cast<std::size_t>(row_bytes * row.out);
@@ -203,6 +208,7 @@ class ExpertBinder {
   TensorBinder& binder_;
   std::string base_;
   const ModelConfig& config_;
+  bool rebuilds_;
   HostLayer& layer_;
   HostMoe& moe_;
   LoadReport& report_;
@@ -211,8 +217,8 @@ class ExpertBinder {
 }  // namespace
 
 void bind_experts(TensorBinder& binder, const std::string& layer, const ModelConfig& config,
-                  HostLayer& layer_weights, LoadReport& report) {
-  ExpertBinder(binder, layer, config, layer_weights, report).bind();
+                  LoadOptions::Experts experts, HostLayer& layer_weights, LoadReport& report) {
+  ExpertBinder(binder, layer, config, experts, layer_weights, report).bind();
 }
 
 }  // namespace mererun

@@ -17,7 +17,10 @@ namespace mererun {
 ///
 /// A shape that fits both the fused and the transposed reading is told apart by the down projection, whose
 /// axes are then unlike; if both fit both, the fused order holds.
+///
+/// kDescribe rebuilds nothing: such a stack has the shape of the rebuilt one and points at stored data of
+/// another order, which must not be read; `report.copied_bytes` is what rebuilding would take.
 void bind_experts(TensorBinder& binder, const std::string& layer, const ModelConfig& config,
-                  HostLayer& layer_weights, LoadReport& report);
+                  LoadOptions::Experts experts, HostLayer& layer_weights, LoadReport& report);
 
 }  // namespace mererun

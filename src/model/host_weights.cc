@@ -33,7 +33,7 @@ class TrunkLoader {
  public:
   TrunkLoader(TensorBinder& binder, const LoadOptions& options, HostWeights& weights)
       : binder_(binder),
-        layers_(binder, weights.config, weights.report),
+        layers_(binder, weights.config, options.experts, weights.report),
         options_(options),
         weights_(weights) {}
 

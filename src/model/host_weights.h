@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -19,6 +20,7 @@
 namespace mererun {
 
 class Checkpoint;
+struct TensorEntry;
 
 // The weights of a model as its folder holds them, bound to named fields and validated: after loading, no
 // name is looked up and a wrong shape cannot exist. Matrices are borrowed from the mapping in the
@@ -127,7 +129,11 @@ struct HostWeights {
 
 struct LoadOptions {
   enum class Head { kLoad, kSkip };
+  /// Expert stacks that a file holds per expert or transposed are rebuilt in memory; a model that is only
+  /// described needs none of that, and its stacks' data must then not be read.
+  enum class Experts { kRebuild, kDescribe };
   Head head = Head::kLoad;
+  Experts experts = Experts::kRebuild;
   std::filesystem::path mtp_root;                           // --mtp-root; empty: search
   std::vector<std::filesystem::path> companions;            // folders that hold only a head, tried last
   std::optional<NormConvention> norm_convention;            // stated by mererun.json
@@ -174,7 +180,12 @@ struct TensorGroup {
 [[nodiscard]] std::vector<TensorGroup> tensor_groups(const HostWeights& weights);
 
 /// One sentence for every tensor that holds NaN or infinity, naming its first one and the file. Reads all
-/// data.
+/// data. `progress` (may be empty) gets the bytes scanned before each tensor and the bytes of all; false
+/// stops the scan.
+[[nodiscard]] std::vector<std::string> find_non_finite(
+    std::span<const TensorEntry* const> tensors,
+    const std::function<bool(std::uint64_t done, std::uint64_t total)>& progress = {});
+/// The same over the checkpoints of loaded weights, the vision tower apart.
 [[nodiscard]] std::vector<std::string> find_non_finite(const HostWeights& weights);
 
 }  // namespace mererun

@@ -101,18 +101,32 @@ std::vector<TensorGroup> tensor_groups(const HostWeights& weights) {
   return groups;
 }
 
-std::vector<std::string> find_non_finite(const HostWeights& weights) {
+std::vector<std::string> find_non_finite(
+    std::span<const TensorEntry* const> tensors,
+    const std::function<bool(std::uint64_t done, std::uint64_t total)>& progress) {
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+  for (const TensorEntry* tensor : tensors) total += tensor->bytes;
   std::vector<std::string> found;
-  for (const auto& checkpoint : weights.checkpoints) {
-    for (const TensorEntry& tensor : checkpoint->tensors()) {
-      if (tensor.is_vision) continue;
-      const std::optional<std::uint64_t> index = find_non_finite(tensor);
-      if (!index) continue;
-      found.push_back(fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}",
-                                  tensor.stored_name, *index, tensor.file->path().filename().string()));
-    }
+  for (const TensorEntry* tensor : tensors) {
+    if (progress && !progress(done, total)) break;
+    done += tensor->bytes;
+    const std::optional<std::uint64_t> index = find_non_finite(*tensor);
+    if (!index) continue;
+    found.push_back(fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}",
+                                tensor->stored_name, *index, tensor->file->path().filename().string()));
   }
   return found;
+}
+
+std::vector<std::string> find_non_finite(const HostWeights& weights) {
+  std::vector<const TensorEntry*> tensors;
+  for (const auto& checkpoint : weights.checkpoints) {
+    for (const TensorEntry& tensor : checkpoint->tensors()) {
+      if (!tensor.is_vision) tensors.push_back(&tensor);
+    }
+  }
+  return find_non_finite(tensors);
 }
 
 }  // namespace mererun

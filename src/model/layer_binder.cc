@@ -49,7 +49,7 @@ void LayerBinder::bind_layer(const std::string& prefix, LayerKind kind, HostLaye
   }
   HostMoe& moe = weights.feed_forward.emplace<HostMoe>();
   bind_matrices(prefix, moe_matrices(config_), moe);
-  bind_experts(binder_, prefix, config_, weights, report_);
+  bind_experts(binder_, prefix, config_, experts_, weights, report_);
   bind_matrices(prefix, shared_expert_matrices(config_), moe.shared);
 }
 

@@ -18,8 +18,9 @@ struct StoredNorm {
 /// Binds the structs of weight_tables.h from one checkpoint under a name prefix. Internal to model/.
 class LayerBinder {
  public:
-  LayerBinder(TensorBinder& binder, const ModelConfig& config, LoadReport& report)
-      : binder_(binder), config_(config), report_(report) {}
+  LayerBinder(TensorBinder& binder, const ModelConfig& config, LoadOptions::Experts experts,
+              LoadReport& report)
+      : binder_(binder), config_(config), experts_(experts), report_(report) {}
 
   /// Binds the layer named by `prefix` ("layers.3."). `weights` must not move until the norms are settled.
   void bind_layer(const std::string& prefix, LayerKind kind, HostLayer& weights);
@@ -49,6 +50,7 @@ class LayerBinder {
 
   TensorBinder& binder_;
   const ModelConfig& config_;
+  LoadOptions::Experts experts_;
   LoadReport& report_;
   std::vector<StoredNorm> norms_;
   int conv_taps_last_ = 0;

@@ -29,6 +29,17 @@ PackedView dense_layout(const LinearSource& source) {
   return v;
 }
 
+PackedView layout_of(const LinearSource& source) {
+  return source.format == WeightFormat::kAffine ? affine_layout(source) : dense_layout(source);
+}
+
+bool stays_in_place(const PackedView& v) { return v.format == WeightFormat::kDense && !v.planar; }
+
+std::size_t packed_expert_bytes(const PackedView& v) {
+  return v.format == WeightFormat::kAffine ? static_cast<std::size_t>(v.panels) * v.panel_bytes
+                                           : v.expert_bytes;
+}
+
 /// One stored row as [in / 64][32 even, 32 odd]; `out` is zeroed.
 void pack_planar_row(const std::byte* row, int in, std::size_t element, std::byte* out) {
   for (int i = 0; i < in; ++i) {
@@ -56,17 +67,21 @@ Buffer allocate_pages(std::size_t bytes) {
   return Buffer(aligned, bytes, [base, mapped](void*) { ::munmap(base, mapped); });
 }
 
+std::size_t packed_bytes(const LinearSource& source) {
+  const PackedView v = layout_of(source);
+  return stays_in_place(v) ? 0 : static_cast<std::size_t>(source.experts) * packed_expert_bytes(v);
+}
+
 PackedWeight::PackedWeight(const LinearSource& source, ThreadPool& pool,
                            const std::function<void(const void*, std::size_t)>& on_converted)
     : LinearWeight(source.experts, source.out, source.in) {
   const bool affine = source.format == WeightFormat::kAffine;
-  view_ = affine ? affine_layout(source) : dense_layout(source);
-  if (!affine && !view_.planar) {
+  view_ = layout_of(source);
+  if (stays_in_place(view_)) {
     view_.data = static_cast<const std::byte*>(source.weight);
     return;
   }
-  const std::size_t expert_bytes =
-      affine ? static_cast<std::size_t>(view_.panels) * view_.panel_bytes : view_.expert_bytes;
+  const std::size_t expert_bytes = packed_expert_bytes(view_);
   memory_ = allocate_pages(static_cast<std::size_t>(source.experts) * expert_bytes);
   auto* data = memory_.as<std::byte>();
   view_.data = data;

@@ -27,6 +27,9 @@ class PackedWeight final : public LinearWeight {
   PackedView view_;
 };
 
+/// Memory that a PackedWeight of this source owns, in bytes; 0 for BF16 rows, which stay where they are.
+std::size_t packed_bytes(const LinearSource& source);
+
 /// An embedding matrix, read row by row where the checkpoint has it.
 class StoredWeight final : public LinearWeight {
  public:

@@ -1,0 +1,80 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+
+#include "cache/recurrent_state.h"
+#include "cache/verify_transaction.h"
+#include "kernels/cpu/packed_weight.h"
+#include "model/activations.h"
+#include "model/layer.h"
+
+namespace mererun {
+namespace {
+
+constexpr std::size_t kRopePositions = 1024;  // the rotary table grows by them
+
+std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
+
+}  // namespace
+
+WeightMemory weight_memory(const HostWeights& weights) {
+  WeightMemory memory;
+  memory.copied = static_cast<std::size_t>(weights.report.copied_bytes);
+  std::size_t experts_in_place = 0;
+  for_each_linear(weights, [&](std::string_view name, const LinearSource& source) {
+    if (name == "embed_tokens") {
+      memory.in_place += static_cast<std::size_t>(source.bytes());
+      // The output matrix of a tied model has the same data in the form of a linear.
+      if (weights.config.tied) memory.owned += cpu::packed_bytes(source);
+    } else if (name != "mtp.draft_lm_head") {  // the shortlist's matrix is not converted
+      const std::size_t packed = cpu::packed_bytes(source);
+      memory.owned += packed;
+      if (packed > 0) return;
+      memory.in_place += static_cast<std::size_t>(source.bytes());
+      if (source.experts > 1) experts_in_place += static_cast<std::size_t>(source.bytes());
+    }
+  });
+  // Rebuilt stacks of BF16 are read where they were rebuilt.
+  memory.in_place -= std::min(experts_in_place, memory.copied);
+  for_each_vector(weights, [&](std::string_view, const std::vector<float>& values) {
+    memory.owned += values.size() * sizeof(float);
+  });
+  if (weights.head && weights.head->vocabulary) {
+    LinearSource compact = weights.lm_head;
+    compact.out = weights.head->vocabulary->padded_rows();
+    memory.owned += cpu::packed_bytes(compact);
+    memory.copied += static_cast<std::size_t>(compact.bytes());
+  }
+  return memory;
+}
+
+MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits) {
+  const ModelConfig& c = weights.config;
+  const StateGeometry geometry = state_geometry(c, weights.head.has_value());
+  const auto positions = static_cast<std::size_t>(context);
+  MemoryNeed need;
+  need.context = context;
+  need.weights = weight_memory(weights).total();
+  need.arena =
+      Activations::size_bytes(c, limits.prefill_chunk, limits.logit_rows) +
+      VerifyLog::size_bytes(geometry, limits.verify_width) +
+      round_up(positions, kRopePositions) * static_cast<std::size_t>(c.rope.rotary_dims) * sizeof(float);
+  need.state = RecurrentState::size_bytes(geometry) + static_cast<std::size_t>(c.hidden) * sizeof(float);
+  const std::size_t pages = round_up(positions, kKvPagePositions) / kKvPagePositions;
+  const KvGeometry trunk{geometry.attention_layers, geometry.kv_heads, geometry.head_dim};
+  const KvGeometry head{geometry.draft_head ? 1 : 0, geometry.kv_heads, geometry.head_dim};
+  need.kv = pages * (trunk.page_bytes() + head.page_bytes());
+  return need;
+}
+
+std::vector<int> reported_contexts(int standard, int max_positions) {
+  std::vector<int> contexts{standard};
+  for (const int context : {4096, 32768}) {
+    if (context <= max_positions) contexts.push_back(context);
+  }
+  std::sort(contexts.begin(), contexts.end());
+  contexts.erase(std::unique(contexts.begin(), contexts.end()), contexts.end());
+  return contexts;
+}
+
+}  // namespace mererun
