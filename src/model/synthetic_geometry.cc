@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "model/synthetic_weights.h"
+
+namespace mererun {
+namespace {
+
+constexpr int kAttentionInterval = 4;  // every fourth layer, in all of them
+
+/// What the published configurations share.
+ModelConfig common(std::string model_type, Family family) {
+  ModelConfig c;
+  c.model_type = std::move(model_type);
+  c.family = family;
+  c.vocabulary = 248320;
+  c.max_positions = 262144;
+  c.head_dim = 256;
+  c.linear_key_heads = 16;
+  c.linear_key_dim = 128;
+  c.linear_value_dim = 128;
+  c.conv_kernel = 4;
+  c.mtp_layers = 1;
+  c.rope.theta = 1e7;
+  c.rope.rotary_dims = 64;
+  return c;
+}
+
+SyntheticGeometry q38_27b() {
+  ModelConfig c = common("qwen3_5", Family::kDense);
+  c.layers = 64;
+  c.hidden = 5120;
+  c.heads = 24;
+  c.kv_heads = 4;
+  c.linear_value_heads = 48;
+  c.intermediate = 17408;
+  return {.name = "q38-27b", .config = c, .width = 8, .width_cap = 9};
+}
+
+SyntheticGeometry ornith_35b() {
+  ModelConfig c = common("qwen3_5_moe", Family::kMoe);
+  c.layers = 40;
+  c.hidden = 2048;
+  c.heads = 16;
+  c.kv_heads = 2;
+  c.linear_value_heads = 32;
+  c.experts = 256;
+  c.experts_per_token = 8;
+  c.moe_intermediate = 512;
+  c.shared_intermediate = 512;
+  return {.name = "ornith-35b", .config = c};
+}
+
+SyntheticGeometry small_dense() {
+  ModelConfig c = common("qwen3_5", Family::kDense);
+  c.layers = 8;
+  c.hidden = 512;
+  c.vocabulary = 8192;
+  c.heads = 4;
+  c.kv_heads = 1;
+  c.linear_key_heads = 2;
+  c.linear_value_heads = 4;
+  c.intermediate = 1280;
+  return {.name = "small-dense", .config = c, .width = 8, .width_cap = 9};
+}
+
+SyntheticGeometry small_moe() {
+  ModelConfig c = common("qwen3_5_moe", Family::kMoe);
+  c.layers = 8;
+  c.hidden = 384;
+  c.vocabulary = 8192;
+  c.heads = 4;
+  c.kv_heads = 1;
+  c.linear_key_heads = 2;
+  c.linear_value_heads = 4;
+  c.experts = 32;
+  c.experts_per_token = 4;
+  c.moe_intermediate = 64;
+  c.shared_intermediate = 256;
+  return {.name = "small-moe", .config = c};
+}
+
+SyntheticGeometry find(std::string_view name) {
+  for (SyntheticGeometry (*make)() : {q38_27b, ornith_35b, small_dense, small_moe}) {
+    SyntheticGeometry geometry = make();
+    if (geometry.name == name) return geometry;
+  }
+  if (name == "flash-next") {
+    throw Error(ErrorCode::kUnsupported,
+                "synthetic geometry flash-next: expected a dense or mixture-of-experts family (qwen3_5, "
+                "qwen3_5_moe), got Flash-Next (qwen4_exp), which this build does not serve");
+  }
+  std::string known;
+  for (const std::string& other : synthetic_geometry_names()) known += (known.empty() ? "" : ", ") + other;
+  fail_expected(ErrorCode::kInvalidArgument, "synthetic geometry", "one of " + known,
+                fmt::format("'{}'", name));
+}
+
+}  // namespace
+
+std::vector<std::string> synthetic_geometry_names() {
+  return {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe"};
+}
+
+SyntheticGeometry make_synthetic_geometry(std::string_view name, std::optional<int> layers) {
+  SyntheticGeometry geometry = find(name);
+  ModelConfig& c = geometry.config;
+  if (layers) {
+    if (*layers < kAttentionInterval || *layers > c.layers) {
+      fail_expected(ErrorCode::kInvalidArgument, fmt::format("layers of synthetic geometry {}", name),
+                    fmt::format("{} to {}", kAttentionInterval, c.layers), fmt::format("{}", *layers));
+    }
+    c.layers = *layers;
+  }
+  for (int i = 1; i <= c.layers; ++i)
+    c.kinds.push_back(i % kAttentionInterval == 0 ? LayerKind::kAttention : LayerKind::kDeltaNet);
+  return geometry;
+}
+
+}  // namespace mererun
