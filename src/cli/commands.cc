@@ -82,7 +82,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
            "Runs cold, replayed, serial and follow-up generations and compares every token. A step that does "
            "not hold gives exit status 1.",
        .examples = {"model qualify --model demo-moe-4bit --json"}},
-      nullptr));
+      run_model_qualify));
   commands.push_back(command<BenchmarkMtpOptions>(
       {.words = "model benchmark q36-mtp",
        .summary = "generation speed: serial, adaptive and forced drafting",
@@ -91,7 +91,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
            "status 1. The prefix cache and batching are off.",
        .examples = {"model benchmark q36-mtp --decode-tokens 256",
                     "model benchmark q36-mtp --model demo-moe-4bit --prompt-repeat-values 50,150 --json"}},
-      nullptr));
+      run_benchmark_mtp));
   commands.push_back(command<BenchmarkVerificationOptions>(
       {.words = "model benchmark q38-verification",
        .summary = "verification rate of the target by width",
@@ -99,7 +99,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
            "Feeds the model's own serial output in slices of each width. Drafting and rollback are excluded: "
            "this is capacity, not generation speed. A row that differs gives exit status 1.",
        .examples = {"model benchmark q38-verification --widths 1,4,8 --tokens 256"}},
-      nullptr));
+      run_benchmark_verification));
   commands.push_back(command<ApiServeOptions>(
       {.words = "api serve",
        .summary = "serve a model over HTTP",

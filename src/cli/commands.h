@@ -15,6 +15,9 @@ struct ProgramContext;
 /// The commands' bodies, each in the file with its name (text_chat.cc holds run_text_chat). They return the
 /// exit status and throw Error. A command whose body is not in this build has no function here; see
 /// commands.cc.
+int run_model_qualify(const ModelQualifyOptions& options, ProgramContext& context);
+int run_benchmark_mtp(const BenchmarkMtpOptions& options, ProgramContext& context);
+int run_benchmark_verification(const BenchmarkVerificationOptions& options, ProgramContext& context);
 
 int run_text_chat(const TextChatOptions& options, ProgramContext& context);
 int run_model_list(const ModelListOptions& options, ProgramContext& context);

@@ -50,6 +50,12 @@ struct CommonOptions {
   OutputFlags output;
 };
 
+/// A model of random weights in place of a checkpoint.
+struct SyntheticFlags {
+  std::optional<std::string> geometry;
+  std::optional<std::int64_t> layers;  // absent: the geometry's own number
+};
+
 /// How a token is chosen; absent values come from the model's generation_config.json.
 struct SamplingFlags {
   std::optional<double> temperature;
@@ -94,7 +100,9 @@ struct ModelInspectOptions : CommonOptions {
   bool verify = false;
 };
 
-struct ModelQualifyOptions : CommonOptions {};
+struct ModelQualifyOptions : CommonOptions {
+  std::optional<std::string> receipt;  // file, or folder for <model>.qualification.json
+};
 
 struct ModelConvertOptions : CommonOptions {
   std::optional<std::string> source;
@@ -118,6 +126,7 @@ struct BenchmarkMtpOptions : CommonOptions {
   std::int64_t warmups = 1;
   std::int64_t warmup_tokens = 16;
   std::vector<std::string> variants = {"baseline", "adaptive", "forced"};  // run order
+  SyntheticFlags synthetic;
 
   // The single-value spellings; `validate` moves them into the lists.
   std::optional<std::int64_t> prompt_repeat;
@@ -134,6 +143,7 @@ struct BenchmarkVerificationOptions : CommonOptions {
   bool uncertified = false;
   std::int64_t tokens = 128;
   std::int64_t trials = 2;
+  SyntheticFlags synthetic;
 };
 
 struct ApiServeOptions : CommonOptions {
@@ -185,6 +195,7 @@ void declare_model(OptionTable& table, ModelFlags& flags, const std::string& def
 void declare_device(OptionTable& table, DeviceFlags& flags);
 void declare_drafting(OptionTable& table, DraftingFlags& flags);
 void declare_output(OptionTable& table, OutputFlags& flags);
+void declare_synthetic(OptionTable& table, SyntheticFlags& flags);
 
 /// Checks a verification run's widths against what is certified, before any load.
 /// Errors: kInvalidArgument for a width above `certified_max` unless `uncertified` was given.

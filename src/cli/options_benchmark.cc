@@ -30,6 +30,21 @@ void refuse_drafting_switches(const char* command, const DraftingFlags& flags, c
   }
 }
 
+// A synthetic model has no folder, no tokenizer and no words.
+void check_synthetic(const SyntheticFlags& synthetic, const ModelFlags& model, bool has_prompt) {
+  if (synthetic.layers && !synthetic.geometry)
+    fail_expected(ErrorCode::kInvalidArgument, "--synthetic-layers", "--synthetic beside it", "none");
+  if (!synthetic.geometry) return;
+  if (model.model || model.model_root || model.mtp_root) {
+    fail_expected(ErrorCode::kInvalidArgument, "--synthetic",
+                  "no --model, --model-root or --mtp-root beside it", "one");
+  }
+  if (has_prompt) {
+    fail_expected(ErrorCode::kInvalidArgument, "--synthetic",
+                  "--prompt-repeat at most, since it has no tokenizer", "a prompt of words");
+  }
+}
+
 void declare_prompts(OptionTable& table, BenchmarkMtpOptions& options) {
   table.group("Prompt (at most one)");
   table.text({.names = "-p,--prompt", .value = "TEXT", .help = "the user's message", .default_text = {}},
@@ -96,8 +111,24 @@ void declare_scenarios(OptionTable& table, BenchmarkMtpOptions& options) {
 
 }  // namespace
 
+void declare_synthetic(OptionTable& table, SyntheticFlags& flags) {
+  table.group("Synthetic model (random weights: what a machine will do, before anything is fetched)");
+  table.choice({.names = "--synthetic",
+                .value = "GEOMETRY",
+                .help = "random weights in the shapes of q38-27b, ornith-35b, flash-next, small-dense or "
+                        "small-moe, in place of a model; prompts are random ids, 16 a line",
+                .default_text = {}},
+               {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe"}, flags.geometry);
+  table.integer({.names = "--synthetic-layers",
+                 .value = "N",
+                 .help = "shorten the stack to N layers, at least 4; the shapes stay",
+                 .default_text = "the geometry's own number"},
+                {.low = 4}, flags.layers);
+}
+
 void declare(OptionTable& table, BenchmarkMtpOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_synthetic(table, options.synthetic);
   declare_prompts(table, options);
   declare_scenarios(table, options);
   declare_drafting(table, options.drafting);
@@ -115,6 +146,7 @@ void validate(BenchmarkMtpOptions& options) {
                   "--prompt, --prompt-file, --prompt-repeat and --prompt-repeat-values",
                   "at most one of them", std::to_string(prompts));
   }
+  check_synthetic(options.synthetic, options.model, options.prompt || options.prompt_file);
   settle(options.prompt_repeat, options.prompt_repeat_values, "--prompt-repeat and its values",
          options.prompt_repeats);
   settle(options.decode_token, options.decode_token_values, "--decode-tokens and --decode-token-values",
@@ -133,6 +165,7 @@ void validate(BenchmarkMtpOptions& options) {
 
 void declare(OptionTable& table, BenchmarkVerificationOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_synthetic(table, options.synthetic);
   table.group("Verification (target only: capacity, not generation speed)");
   table.integers({.names = "--widths",
                   .value = "W,W,...",
@@ -156,6 +189,7 @@ void declare(OptionTable& table, BenchmarkVerificationOptions& options) {
 
 void validate(BenchmarkVerificationOptions& options) {
   refuse_drafting_switches("model benchmark q38-verification", options.drafting, "a switch for drafting");
+  check_synthetic(options.synthetic, options.model, false);
 }
 
 void apply_environment(const Environment& environment, BenchmarkMtpOptions& options) {

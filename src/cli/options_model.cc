@@ -38,6 +38,12 @@ void validate(ModelInspectOptions&) {}
 
 void declare(OptionTable& table, ModelQualifyOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  table.group("Qualification");
+  table.text({.names = "--receipt",
+              .value = "PATH",
+              .help = "write the report there: a file, or a folder that receives <model>.qualification.json",
+              .default_text = {}},
+             options.receipt);
   declare_drafting(table, options.drafting);
   declare_device(table, options.device);
   declare_output(table, options.output);

@@ -13,6 +13,7 @@
 #include "cli/interrupts.h"
 #include "cli/json_output.h"
 #include "cli/prompt.h"
+#include "cli/report_parts.h"
 #include "cli/turn_reader.h"
 #include "engine/report_json.h"
 #include "engine/run.h"
@@ -76,13 +77,6 @@ Json logprobs_json(const Engine& engine, const GenerateResult& result) {
     for (const TokenLogprob& t : token.row.top) row["top"].push_back(entry(t));
     out.push_back(std::move(row));
   }
-  return out;
-}
-
-Json overrides_json(const Environment& environment) {
-  Json out = Json::array();
-  for (const OverrideReport& o : environment.overrides.reports)
-    out.push_back({{"name", o.name}, {"value", o.value}, {"effect", std::string(name_of(o.effect))}});
   return out;
 }
 

@@ -13,19 +13,6 @@
 namespace mererun {
 namespace {
 
-std::unique_ptr<Ops> make_backend(const EngineOptions& options) {
-  switch (options.backend) {
-    case Backend::kReference: return make_reference_ops();
-    case Backend::kCuda:
-      throw Error(ErrorCode::kUnsupported, "backend: expected cpu in this build, got cuda");
-    case Backend::kAuto:
-    case Backend::kCpu: break;
-  }
-  CpuOptions cpu;
-  cpu.threads = options.threads;
-  return make_cpu_ops(cpu);
-}
-
 AdmissionTraits admission_traits_of(const ModelTraits& traits, const ModelConfig& config) {
   return {.default_on = traits.mtp == MtpDefault::kOn,
           .is_qualified = false,
@@ -37,6 +24,20 @@ AdmissionTraits admission_traits_of(const ModelTraits& traits, const ModelConfig
 }
 
 }  // namespace
+
+std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads) {
+  static_cast<void>(device);  // only a GPU has an index
+  switch (backend) {
+    case Backend::kReference: return make_reference_ops();
+    case Backend::kCuda:
+      throw Error(ErrorCode::kUnsupported, "backend: expected cpu in this build, got cuda");
+    case Backend::kAuto:
+    case Backend::kCpu: break;
+  }
+  CpuOptions cpu;
+  cpu.threads = threads;
+  return make_cpu_ops(cpu);
+}
 
 Backend parse_backend(std::string_view text) {
   if (text == "auto") return Backend::kAuto;
@@ -73,7 +74,9 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
     load.head = LoadOptions::Head::kSkip;
   ModelLimits limits;
   limits.max_rows = options.prefill_chunk;
-  engine->model_ = Model::load(resolved.folder, load, make_backend(options), limits, progress);
+  engine->model_ =
+      Model::load(resolved.folder, load, make_backend(options.backend, options.device, options.threads),
+                  limits, progress);
 
   const auto& checkpoints = engine->model_->host().checkpoints;
   engine->fingerprint_ =

@@ -25,6 +25,10 @@ enum class Backend { kAuto, kCpu, kCuda, kReference };
 /// Parses "auto", "cpu", "cuda" or "reference". Errors: kInvalidArgument.
 Backend parse_backend(std::string_view text);
 
+/// The operations of a backend; kAuto is the fastest that this machine has. `threads` 0: one a physical core.
+/// Errors: kUnsupported for a backend that this build or machine lacks.
+std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads);
+
 /// How drafting is paid for: measured at start-up, or a fixed ratio.
 struct CostChoice {
   bool measured = true;

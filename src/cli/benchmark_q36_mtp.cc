@@ -1,0 +1,240 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "cli/commands.h"
+#include "cli/engine_setup.h"
+#include "cli/environment.h"
+#include "cli/exit_codes.h"
+#include "cli/interrupts.h"
+#include "cli/json_output.h"
+#include "cli/mtp_report.h"
+#include "cli/report_parts.h"
+#include "engine/benchmark_mtp.h"
+#include "engine/chat_encoder.h"
+#include "engine/retrieval_prompt.h"
+#include "engine/synthetic_model.h"
+
+namespace mererun {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kSchemaVersion = 1;
+
+/// The parts of a report that depend on where the weights came from.
+struct Subject {
+  std::unique_ptr<MtpGenerator> generator;
+  std::vector<MtpScenario> scenarios;
+  std::string model;
+  std::string fingerprint;
+  Json sources = Json::object();
+  std::string backend;
+  DeviceInfo device;
+  std::optional<int> synthetic_layers;
+  // Keep alive what the generator runs on.
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<SyntheticModel> synthetic;
+};
+
+std::string read_prompt_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_expected(ErrorCode::kNotFound, path, "a prompt file", "nothing that can be read");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (text.empty()) fail_expected(ErrorCode::kInvalidArgument, path, "a prompt", "an empty file");
+  return text;
+}
+
+/// The prompts of the matrix, without lengths and temperatures.
+std::vector<MtpScenario> prompts_of(const BenchmarkMtpOptions& options) {
+  if (options.prompt) return {{.prompt_repeat = std::nullopt, .prompt = *options.prompt, .prompt_ids = {}}};
+  if (options.prompt_file) {
+    return {
+        {.prompt_repeat = std::nullopt, .prompt = read_prompt_file(*options.prompt_file), .prompt_ids = {}}};
+  }
+  std::vector<MtpScenario> prompts;
+  for (const std::int64_t lines : options.prompt_repeats) {
+    const int n = static_cast<int>(lines);
+    prompts.push_back({.prompt_repeat = n,
+                       .prompt = options.synthetic.geometry ? std::string() : numbered_prompt(n),
+                       .prompt_ids = {}});
+  }
+  return prompts;
+}
+
+std::vector<MtpScenario> matrix(const BenchmarkMtpOptions& options, const std::vector<MtpScenario>& prompts) {
+  std::vector<MtpScenario> scenarios;
+  for (const MtpScenario& prompt : prompts) {
+    for (const std::int64_t tokens : options.decode_tokens) {
+      for (const double temperature : options.temperatures) {
+        MtpScenario scenario = prompt;
+        scenario.decode_tokens = static_cast<int>(tokens);
+        scenario.temperature = temperature;
+        scenarios.push_back(std::move(scenario));
+      }
+    }
+  }
+  return scenarios;
+}
+
+void require_room(const BenchmarkMtpOptions& options, std::int64_t context, std::int64_t prompt_tokens) {
+  const std::int64_t most = *std::max_element(options.decode_tokens.begin(), options.decode_tokens.end());
+  if (prompt_tokens + most > context) {
+    fail_expected(ErrorCode::kInvalidArgument, "--context-size",
+                  fmt::format("at least {} prompt tokens + {} decode tokens", prompt_tokens, most),
+                  fmt::format("{}", context));
+  }
+}
+
+std::vector<MtpVariant> variants_of(const BenchmarkMtpOptions& options) {
+  std::vector<MtpVariant> variants;
+  for (const std::string& name : options.variants) variants.push_back(parse_mtp_variant(name));
+  return variants;
+}
+
+bool any_drafts(const BenchmarkMtpOptions& options) {
+  return std::any_of(options.variants.begin(), options.variants.end(), [](const std::string& name) {
+    return parse_mtp_variant(name) != MtpVariant::kBaseline;
+  });
+}
+
+MtpGeneratorOptions generator_options(const BenchmarkMtpOptions& options) {
+  MtpGeneratorOptions out{.top_p = options.top_p,
+                          .context_size = static_cast<int>(options.context_size),
+                          .forced_min_prompt_tokens = static_cast<int>(options.forced_min_prompt_tokens),
+                          .block_size = std::nullopt};
+  if (options.drafting.mtp_block_size) out.block_size = static_cast<int>(*options.drafting.mtp_block_size);
+  return out;
+}
+
+Subject load_model(const BenchmarkMtpOptions& options, ProgramContext& context) {
+  Subject subject;
+  EngineOptions settings = engine_options(options, context);
+  settings.process.speculation = any_drafts(options) ? Speculation::kOn : Speculation::kOff;  // head or none
+  settings.context_limit = static_cast<int>(options.context_size);
+  settings.prefix_cache_bytes = 0;
+
+  // Everything that needs no weights is checked before they are loaded.
+  const std::vector<MtpScenario> prompts = prompts_of(options);
+  const ResolvedModel resolved = resolve_model(settings.model, settings.surroundings);
+  const ChatEncoder encoder(resolved.folder);
+  const std::int64_t limit = std::min<std::int64_t>(options.context_size, resolved.config.max_positions);
+  for (const MtpScenario& prompt : prompts)
+    require_room(options, limit, static_cast<std::int64_t>(encoder.encode({{"user", prompt.prompt}}).size()));
+
+  subject.engine = load_engine(settings, options, context);
+  Engine& engine = *subject.engine;
+  if (any_drafts(options) && engine.drafter() == nullptr) {
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("{}: expected a draft head for the drafting variants, got none",
+                            resolved.folder.string()),
+                "--variants baseline needs none; --mtp-root names a folder that holds one");
+  }
+  subject.generator = std::make_unique<EngineMtpGenerator>(engine, generator_options(options));
+  subject.scenarios = matrix(options, prompts);
+  subject.model = engine.resolved().id;
+  subject.fingerprint = engine.fingerprint();
+  subject.sources = sources_json(engine.resolved());
+  subject.backend = engine.backend_name();
+  subject.device = describe_device(engine.model().ops());
+  return subject;
+}
+
+Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& context) {
+  Subject subject;
+  const EngineOptions settings = engine_options(options, context);
+  std::vector<MtpScenario> prompts = prompts_of(options);
+  for (const MtpScenario& prompt : prompts)
+    require_room(options, options.context_size, synthetic_prompt_tokens(*prompt.prompt_repeat));
+  subject.synthetic = std::make_unique<SyntheticModel>(SyntheticOptions{
+      .geometry = *options.synthetic.geometry,
+      .layers = options.synthetic.layers ? std::optional(static_cast<int>(*options.synthetic.layers))
+                                         : std::nullopt,
+      .backend = settings.backend,
+      .device = settings.device,
+      .threads = settings.threads,
+      .max_rows = settings.prefill_chunk});
+  SyntheticModel& model = *subject.synthetic;
+  for (MtpScenario& prompt : prompts) {
+    prompt.prompt_ids = synthetic_prompt(model, *prompt.prompt_repeat);
+    prompt.prompt = ids_text(prompt.prompt_ids);
+  }
+  subject.generator =
+      std::make_unique<SyntheticMtpGenerator>(model, generator_options(options), settings.cost);
+  subject.scenarios = matrix(options, prompts);
+  subject.model = model.id();
+  subject.fingerprint = model.fingerprint();
+  subject.backend = model.model().ops().name();
+  subject.device = describe_device(model.model().ops());
+  subject.synthetic_layers = model.geometry().config.layers;
+  return subject;
+}
+
+Json report(const BenchmarkMtpOptions& options, const ProgramContext& context, const Subject& subject,
+            const EnvironmentReport& environment) {
+  const std::vector<std::string> reasons = environment.invalid_reasons();
+  Json out{{"schemaVersion", kSchemaVersion},
+           {"model", subject.model},
+           {"modelFingerprint", subject.fingerprint},
+           {"sources", subject.sources},
+           {"build", build_json(describe_build())},
+           {"backend", subject.backend},
+           {"device", device_json(subject.device)},
+           {"threads", options.device.threads.value_or(physical_core_count())},
+           {"environment", environment_json(environment)},
+           {"overrides", overrides_json(context.environment)},
+           {"valid", reasons.empty()},
+           {"invalidReasons", reasons},
+           {"scenarios", Json::array()}};
+  if (subject.synthetic_layers) {
+    out["weights"] = "synthetic";
+    out["layers"] = *subject.synthetic_layers;
+  }
+  return out;
+}
+
+}  // namespace
+
+int run_benchmark_mtp(const BenchmarkMtpOptions& options, ProgramContext& context) {
+  Subject subject =
+      options.synthetic.geometry ? make_synthetic(options, context) : load_model(options, context);
+  const MtpReportContext rendering{.model = subject.model,
+                                   .backend = subject.backend,
+                                   .is_synthetic = subject.synthetic != nullptr,
+                                   .context_size = static_cast<int>(options.context_size),
+                                   .options = {.variants = variants_of(options),
+                                               .repetitions = static_cast<int>(options.repetitions),
+                                               .warmups = static_cast<int>(options.warmups),
+                                               .warmup_tokens = static_cast<int>(options.warmup_tokens)}};
+  EnvironmentCheck environment;
+  bool parity = true;
+  Json scenarios = Json::array();
+  run_mtp_benchmark(*subject.generator, subject.scenarios, rendering.options, context.interrupts.flag(),
+                    [&](const MtpScenarioResult& result) {
+                      const MtpScenario& scenario = subject.scenarios[result.scenario];
+                      parity = parity && result.outputs_equal();
+                      if (options.output.json) {
+                        scenarios.push_back(mtp_scenario_json(rendering, scenario, result));
+                      } else {
+                        write_stdout(mtp_scenario_text(rendering, scenario, result));
+                      }
+                    });
+  const EnvironmentReport around = environment.finish();
+  if (options.output.json) {
+    Json out = report(options, context, subject, around);
+    out["scenarios"] = std::move(scenarios);
+    write_stdout(json_text(out));
+  } else {
+    for (const std::string& reason : around.invalid_reasons())
+      write_stdout(fmt::format("  timings not valid: {}\n", reason));
+  }
+  return parity ? kExitDone : kExitNegativeVerdict;
+}
+
+}  // namespace mererun

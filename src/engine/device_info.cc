@@ -1,0 +1,31 @@
+#include "engine/device_info.h"
+
+#include <sys/utsname.h>
+
+#include <charconv>
+
+#include "engine/proc_fields.h"
+#include "kernels/ops.h"
+
+namespace mererun {
+
+DeviceInfo describe_host() {
+  DeviceInfo info;
+  const std::string cpuinfo = read_proc("/proc/cpuinfo");
+  info.name = proc_text(cpuinfo, "model name");
+  utsname system{};
+  if (uname(&system) == 0) {
+    if (info.name.empty()) info.name = system.machine;  // not every architecture names its processor
+    info.driver = std::string(system.sysname) + " " + system.release;
+  }
+  info.memory_bytes = proc_number(read_proc("/proc/meminfo"), "MemTotal").value_or(0) * 1024;
+  const std::string clock = proc_text(cpuinfo, "cpu MHz");
+  double mhz = 0;
+  if (std::from_chars(clock.data(), clock.data() + clock.size(), mhz).ec == std::errc() && mhz > 0)
+    info.clock_mhz = mhz;
+  return info;
+}
+
+DeviceInfo describe_device(const Ops&) { return describe_host(); }  // both backends compute on the processor
+
+}  // namespace mererun

@@ -1,0 +1,190 @@
+// The benchmark commands from outside: what they refuse before anything is loaded, and whole runs on a
+// bundled model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/synthetic_weights.h"
+#include "tests/cli/run_binary.h"
+#include "tests/support/temp_folder.h"
+
+namespace mererun::testing {
+
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> keys(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+/// A checkpoint folder that is complete by its names, and whose weights can't be read.
+class UnloadableModel : public ::testing::Test {
+ protected:
+  UnloadableModel() {
+    const std::filesystem::path demo = MERERUN_SOURCE_DIR "/models/demo-dense-4bit";
+    for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+      std::filesystem::copy_file(demo / name, folder_ / name);
+    write_file(folder_ / "model.safetensors", "no weights");
+  }
+  RunResult run(std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), {"--model-root", folder_.path().string()});
+    words.insert(words.end(), more.begin(), more.end());
+    return run_binary(words);
+  }
+  TempFolder folder_;
+};
+
+TEST_F(UnloadableModel, WidthsAreCheckedBeforeTheWeights) {
+  const std::vector<std::string> command = {"model", "benchmark", "q38-verification"};
+  EXPECT_EQ(run(command, {}).status, 65);  // so far it gets with what is allowed
+  for (const char* widths : {"10", "1,4,16", "0", "33", "4,4", "4,,8", ""}) {
+    const RunResult result = run(command, {"--widths", widths});
+    EXPECT_EQ(result.status, 64) << widths;
+    EXPECT_EQ(result.output, "");
+  }
+  EXPECT_THAT(run(command, {"--widths", "10"}).errors, HasSubstr("at most the certified width 9, got 10"));
+  EXPECT_EQ(run(command, {"--widths", "10", "--uncertified"}).status, 65);
+  EXPECT_EQ(run(command, {"--tokens", "31"}).status, 64);
+  EXPECT_EQ(run(command, {"--tokens", "9000"}).status, 64);
+}
+
+TEST_F(UnloadableModel, RoomForPromptAndReplyIsCheckedBeforeTheWeights) {
+  const std::vector<std::string> command = {"model", "benchmark", "q36-mtp"};
+  EXPECT_EQ(run(command, {}).status, 65);
+  const RunResult result =
+      run(command, {"--context-size", "200", "--decode-tokens", "100", "--prompt-repeat", "20"});
+  EXPECT_EQ(result.status, 64);
+  EXPECT_THAT(result.errors, HasSubstr("prompt tokens + 100 decode tokens, got 200"));
+  EXPECT_EQ(run(command, {"--prompt-file", (folder_ / "absent.txt").string()}).status, 66);
+}
+
+TEST_F(UnloadableModel, AReceiptThatCannotBeWrittenIsRefusedBeforeTheWeights) {
+  const std::vector<std::string> command = {"model", "qualify"};
+  EXPECT_EQ(run(command, {"--receipt", "/nonexistent/folder/receipt.json"}).status, 74);
+  EXPECT_EQ(run(command, {"--receipt", folder_.path().string()}).status, 65);
+}
+
+TEST(SyntheticOptions, AreCheckedTogether) {
+  const std::vector<std::string> command = {"model", "benchmark", "q36-mtp"};
+  const auto status = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_binary(words).status;
+  };
+  EXPECT_EQ(status({"--synthetic", "small-medium"}), 64);
+  EXPECT_EQ(status({"--synthetic-layers", "4"}), 64);
+  EXPECT_EQ(status({"--synthetic", "small-dense", "--synthetic-layers", "3"}), 64);
+  EXPECT_EQ(status({"--synthetic", "small-dense", "--synthetic-layers", "9"}), 64);
+  EXPECT_EQ(status({"--synthetic", "small-dense", "--model", "demo-dense-4bit"}), 64);
+  EXPECT_EQ(status({"--synthetic", "small-dense", "--prompt", "hello"}), 64);
+  EXPECT_EQ(status({"--synthetic", "small-dense", "--context-size", "100"}), 64);
+  EXPECT_EQ(status({"--synthetic", "flash-next"}), 69);
+  const RunResult known = run_binary({"model", "benchmark", "q38-verification", "--synthetic", "x"});
+  for (const std::string& name : synthetic_geometry_names()) EXPECT_THAT(known.errors, HasSubstr(name));
+}
+
+TEST(MtpBenchmarkCommand, MeasuresABundledModel) {
+  const RunResult result =
+      run_binary({"model", "benchmark", "q36-mtp", "--prompt-repeat", "2", "--decode-tokens", "16",
+                  "--warmups", "0", "--variants", "baseline,adaptive,forced,fixed", "--json"},
+                 "", {"MERERUN_Q35_FUSED_QKV=1"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json report = Json::parse(result.output);
+  EXPECT_THAT(keys(report), ElementsAre("backend", "build", "device", "environment", "invalidReasons",
+                                        "model", "modelFingerprint", "overrides", "scenarios",
+                                        "schemaVersion", "sources", "threads", "valid"));
+  EXPECT_EQ(report["model"], "demo-dense-4bit");
+  EXPECT_EQ(report["valid"], report["invalidReasons"].empty());
+  EXPECT_EQ(report["overrides"][0]["effect"], "no-effect");
+  EXPECT_TRUE(report["environment"].contains("competingProcesses"));
+  ASSERT_EQ(report["scenarios"].size(), 1U);
+  const Json& scenario = report["scenarios"][0];
+  EXPECT_EQ(scenario["greedyOutputParity"], true);
+  EXPECT_EQ(scenario["outputParity"], true);
+  EXPECT_EQ(scenario["promptRepeat"], 2);
+  ASSERT_EQ(scenario["variants"].size(), 4U);
+  const std::vector<std::string> policies = {"disabled", "adaptive", "forced", "fixed"};
+  const std::vector<std::string> reasons = {"disabled", "default", "explicit", "explicit"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Json& variant = scenario["variants"][i];
+    EXPECT_EQ(variant["policy"], policies[i]);
+    EXPECT_EQ(variant["admissionReason"], reasons[i]);
+    EXPECT_EQ(variant["expectedMTPActive"], i > 0);
+    EXPECT_EQ(variant["generatedTokens"], 16);
+    EXPECT_EQ(variant["outputSHA256"], scenario["variants"][0]["outputSHA256"]);
+    EXPECT_EQ(variant["acceleration"].contains("draftHistoryTokens"), i > 0);
+  }
+  EXPECT_EQ(scenario["variants"][3]["acceleration"]["costModel"], "full");
+  EXPECT_EQ(scenario["variants"][3]["acceleration"]["draftHistoryTokens"],
+            scenario["variants"][3]["promptTokens"].get<int>() - 1);
+}
+
+TEST(MtpBenchmarkCommand, SamplesAtEveryTemperatureWithTheSameText) {
+  const RunResult result =
+      run_binary({"model", "benchmark", "q36-mtp", "--model", "demo-moe-4bit", "--prompt", "What is 47 + 85?",
+                  "--decode-token-values", "8,12", "--temperature-values", "0,0.8", "--warmups", "0",
+                  "--variants", "fixed,baseline", "--json"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json scenarios = Json::parse(result.output)["scenarios"];
+  ASSERT_EQ(scenarios.size(), 4U);
+  for (const Json& scenario : scenarios) {
+    EXPECT_EQ(scenario["outputParity"], true);
+    EXPECT_EQ(scenario.contains("greedyOutputParity"), scenario["temperature"] == 0.0);
+    EXPECT_FALSE(scenario.contains("promptRepeat"));
+    EXPECT_EQ(scenario["variants"][0]["name"], "fixed");  // run order
+  }
+}
+
+TEST(VerificationBenchmarkCommand, ProvesWidthsOfABundledModel) {
+  const RunResult result = run_binary({"model", "benchmark", "q38-verification", "--widths", "1,4",
+                                       "--tokens", "32", "--trials", "2", "--json"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json rows = Json::parse(result.output);
+  ASSERT_EQ(rows.size(), 4U);
+  std::vector<int> widths;
+  for (const Json& row : rows) {
+    widths.push_back(row["width"]);
+    EXPECT_EQ(row["greedyOutputParity"], true);
+    EXPECT_EQ(row["logitsParity"], true);
+    EXPECT_EQ(row["verifiedTokens"], 32);
+    EXPECT_FALSE(row.contains("certified"));
+  }
+  EXPECT_THAT(widths, ElementsAre(1, 4, 4, 1));  // the second trial runs backwards
+}
+
+TEST(VerificationBenchmarkCommand, ProvesASyntheticModelAndSaysSo) {
+  const RunResult result =
+      run_binary({"model", "benchmark", "q38-verification", "--synthetic", "small-moe", "--synthetic-layers",
+                  "4", "--widths", "1,8,12", "--uncertified", "--tokens", "32", "--trials", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  for (const Json& row : Json::parse(result.output)) {
+    EXPECT_EQ(row["weights"], "synthetic");
+    EXPECT_EQ(row["logitsParity"], true);
+    EXPECT_GE(row["distinctExpertsPerBlock"].get<double>(), 4.0);
+    EXPECT_EQ(row.contains("certified"), row["width"] == 12);
+  }
+}
+
+TEST(MtpBenchmarkCommand, MeasuresASyntheticModelAndSaysSo) {
+  const RunResult result =
+      run_binary({"model", "benchmark", "q36-mtp", "--synthetic", "small-dense", "--synthetic-layers", "4",
+                  "--prompt-repeat", "2", "--decode-tokens", "12", "--warmups", "0", "--json"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json report = Json::parse(result.output);
+  EXPECT_EQ(report["weights"], "synthetic");
+  EXPECT_EQ(report["layers"], 4);
+  EXPECT_EQ(report["model"], "synthetic:small-dense");
+  EXPECT_EQ(report["scenarios"][0]["outputParity"], true);
+  EXPECT_EQ(report["scenarios"][0]["variants"][2]["acceleration"]["draftHistoryTokens"], 31);
+}
+
+}  // namespace
+
+}  // namespace mererun::testing
