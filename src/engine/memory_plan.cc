@@ -26,7 +26,7 @@ WeightMemory weight_memory(const HostWeights& weights) {
       memory.in_place += static_cast<std::size_t>(source.bytes());
       // The output matrix of a tied model has the same data in the form of a linear.
       if (weights.config.tied) memory.owned += cpu::packed_bytes(source);
-    } else if (name != "mtp.draft_lm_head") {  // the shortlist's matrix is not converted
+    } else {
       const std::size_t packed = cpu::packed_bytes(source);
       memory.owned += packed;
       if (packed > 0) return;

@@ -9,8 +9,8 @@ namespace mererun {
 /// Every intermediate array of a forward pass, allocated once for the widest pass. A layer's mixer and
 /// feed-forward buffers share one region, since they never live together.
 ///
-/// Bytes: 4 * max_rows * (4 H + 2 + max(delta, attention, feed-forward columns)) + 4 * max_logit_rows * V,
-/// rounded up to 64 per array. Thread-safety: one thread at a time.
+/// Bytes: 4 * max_rows * (3 H + 2 + max(delta, attention, feed-forward columns, 2 H)) + 4 * max_logit_rows *
+/// V, rounded up to 64 per array. Thread-safety: one thread at a time.
 class Activations {
  public:
   Activations(Ops& ops, const ModelConfig& config, int max_rows, int max_logit_rows);

@@ -1,13 +1,18 @@
-// docs/options.md names every option, variable and exit status of the program, and none that it lacks.
+// docs/options.md names every option, variable and exit status of the program, and none that it lacks. What
+// the other documents name in code spans exists: options, variables, tests, files.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "engine/model_listing.h"
 
 namespace mererun {
 
@@ -70,6 +75,123 @@ TEST(OptionsPage, NamesExactlyTheVariables) {
   std::set<std::string> real = {"MERERUN_GOLDEN_DIR"};
   for (const std::string& name : known_variables()) real.insert(name);
   EXPECT_EQ(documented, real);
+}
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream stream(path);
+  EXPECT_TRUE(stream.good()) << path;
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+/// README, CONTRIBUTING and every page of docs.
+std::vector<fs::path> documents() {
+  const fs::path source = MERERUN_SOURCE_DIR;
+  std::vector<fs::path> paths{source / "README.md", source / "CONTRIBUTING.md"};
+  for (const auto& entry : fs::directory_iterator(source / "docs")) {
+    if (entry.path().extension() == ".md") paths.push_back(entry.path());
+  }
+  return paths;
+}
+
+/// Calls `visit(span, line)` for every `code span` of a document.
+template <typename Visit>
+void for_each_span(const fs::path& path, const Visit& visit) {
+  static const std::regex kSpan("`([^`]+)`");
+  std::istringstream lines(text_of(path));
+  for (std::string line; std::getline(lines, line);) {
+    for (std::sregex_iterator match(line.begin(), line.end(), kSpan), end; match != end; ++match)
+      visit(match->str(1), line);
+  }
+}
+
+bool holds_any(const std::string& text, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return text.find(word) != std::string::npos; });
+}
+
+TEST(Documents, OptionsExist) {
+  std::set<std::string> real = {"--help", "--version"};
+  for (const auto& command : make_commands()) {
+    for (const OptionSpec& option : command->options().options()) real.insert(option.long_name());
+  }
+  for (const fs::path& path : documents()) {
+    if (path.filename() == "options.md") continue;  // has tests of its own
+    for_each_span(path, [&](const std::string& span, const std::string& line) {
+      // A line about another tool speaks of that tool's options.
+      if (holds_any(line, {"scripts/", "cmake ", "bench/", "tools/", "mererun_<folder>_tests"})) return;
+      for (const std::string& name : names_in(span, "(?:^|[ |(])(--[a-z][a-z-]*)"))
+        EXPECT_TRUE(real.contains(name)) << path << ": " << name;
+    });
+  }
+}
+
+TEST(Documents, VariablesExist) {
+  const auto names = known_variables();
+  std::set<std::string> real(names.begin(), names.end());
+  real.insert("MERERUN_GOLDEN_DIR");
+  const fs::path source = MERERUN_SOURCE_DIR;
+  const std::string build = text_of(source / "CMakeLists.txt") + text_of(source / "CMakePresets.json");
+  for (const fs::path& path : documents()) {
+    for (const std::string& name : names_in(text_of(path), "\\b(MERERUN_[A-Z0-9_]*[A-Z0-9])\\b")) {
+      EXPECT_TRUE(real.contains(name) || build.find(name) != std::string::npos) << path << ": " << name;
+    }
+  }
+}
+
+/// Every test of the tree as "Suite.Name", and every suite as "Suite".
+std::set<std::string> all_tests() {
+  static const std::regex kTest(R"(\b(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\))");
+  std::set<std::string> tests;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(MERERUN_SOURCE_DIR) / "tests")) {
+    const auto extension = entry.path().extension();
+    if (extension != ".cc" && extension != ".cu") continue;
+    const std::string text = text_of(entry.path());
+    for (std::sregex_iterator match(text.begin(), text.end(), kTest), end; match != end; ++match) {
+      tests.insert(match->str(1));
+      tests.insert(match->str(1) + "." + match->str(2));
+    }
+  }
+  return tests;
+}
+
+TEST(Documents, TestsExist) {
+  const std::set<std::string> real = all_tests();
+  ASSERT_GT(real.size(), 300u);
+  static const std::regex kName("[A-Z][A-Za-z0-9]+\\.(\\*|[A-Z][A-Za-z0-9]+)");
+  int seen = 0;
+  for (const fs::path& path : documents()) {
+    for_each_span(path, [&](std::string span, const std::string&) {
+      // "Suite.Test" explains the form of a name.
+      if (!std::regex_match(span, kName) || span == "Suite.Test") return;
+      if (span.ends_with(".*")) span.resize(span.size() - 2);
+      ++seen;
+      EXPECT_TRUE(real.contains(span)) << path << ": " << span;
+    });
+  }
+  EXPECT_GT(seen, 40) << "exactness.md alone names that many";
+}
+
+TEST(Documents, FilesExist) {
+  static const std::regex kPath("(src|tests|docs|bench|scripts|tools|models)/[A-Za-z0-9_./-]*[A-Za-z0-9_]/?");
+  const fs::path source = MERERUN_SOURCE_DIR;
+  for (const fs::path& path : documents()) {
+    for_each_span(path, [&](const std::string& span, const std::string&) {
+      if (std::regex_match(span, kPath)) {
+        EXPECT_TRUE(fs::exists(source / span)) << path << ": " << span;
+      }
+    });
+  }
+}
+
+TEST(ModelsPage, ListsExactlyTheKnownIds) {
+  std::set<std::string> listed =
+      names_in(text_of(fs::path(MERERUN_SOURCE_DIR) / "docs/models.md"),
+               "\n\\| `([a-z0-9-]+)`(?: \\(bundled\\))? \\| (?:dense|MoE|the same|Flash)");
+  std::set<std::string> real;
+  for (const ListedModel& model : list_models({}, true).models) real.insert(model.id);
+  EXPECT_EQ(listed, real);
 }
 
 }  // namespace

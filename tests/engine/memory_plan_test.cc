@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/model.h"
+#include "tests/support/affine_quantise.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -83,9 +84,9 @@ TEST(MemoryPlan, CountsRebuiltExpertsOnce) {
   expect_plan_holds(rebuilt_folder);
 }
 
-TEST(MemoryPlan, CountsTheCompactDraftMatrixOnTopOfTheFullOne) {
+TEST(MemoryPlan, CountsCompactAndCoarseDraftMatricesOnTopOfTheFullOne) {
   TempFolder folder;
-  const auto at = write_tiny_checkpoint(folder.path(), tiny_dense());
+  const auto at = write_tiny_checkpoint(folder / "plain", tiny_dense());
   LoadOptions options;
   options.experts = LoadOptions::Experts::kDescribe;
   const std::size_t whole = weight_memory(load_host_weights(at, options)).total();
@@ -93,8 +94,22 @@ TEST(MemoryPlan, CountsTheCompactDraftMatrixOnTopOfTheFullOne) {
   const HostWeights compact = load_host_weights(at, options);
   // 96 rows of 128 codes of 4 bits with two scales of BF16 for each 64: packed, and the sliced copy.
   EXPECT_EQ(weight_memory(compact).total() - whole, 2u * 96u * (128 / 2 + 2 * 2 * 2));
-  const Model model(make_ops("cpu:1"), load_host_weights(at, options), {.max_rows = 8, .max_logit_rows = 1});
-  EXPECT_EQ(weight_memory(compact).owned, model.weights().owned_bytes);
+  const auto owned = [&](const std::filesystem::path& at_folder) {
+    return Model(make_ops("cpu:1"), load_host_weights(at_folder, options),
+                 {.max_rows = 8, .max_logit_rows = 1})
+        .weights()
+        .owned_bytes;
+  };
+  EXPECT_EQ(weight_memory(compact).owned, owned(at));
+
+  TinyFiles files = make_tiny_checkpoint(tiny_dense());
+  const std::vector<float> coarse(96 * 128, 0.5f);
+  for (StoredTensor& part : quantise_affine("draft_lm_head", {96}, 128, coarse, 2, 64))
+    files.weights["mtp/model.safetensors"].push_back(std::move(part));
+  files.write(folder / "shortlist");
+  const WeightMemory with_shortlist = weight_memory(load_host_weights(folder / "shortlist", options));
+  EXPECT_EQ(with_shortlist.total() - weight_memory(compact).total(), 96u * (128 / 4 + 2 * 2 * 2));
+  EXPECT_EQ(with_shortlist.owned, owned(folder / "shortlist"));
 }
 
 TEST(MemoryPlan, GrowsWithTheContextByPages) {
