@@ -227,12 +227,17 @@ void attend_queries(const KeyTile& tile, const TileQuery* queries, int count) {
   }
 }
 
-/// keys[d][j] = float(codes[j][d]) for a tile; keys past `count` are finite leftovers that no query sees.
+/// keys[d][j] = float(codes[j][d]) for the first `count` keys of a tile, rounded up to whole vectors: the
+/// tile's page holds 64 keys, and no query looks past its own.
 MERERUN_VEC void transpose_keys(const std::int16_t* codes, int dim, int count, float* keys) {
-  for (int d = 0; d < dim; ++d) {
-    for (int j = 0; j < count; ++j)
-      keys[d * kTile + j] = static_cast<float>(codes[static_cast<std::int64_t>(j) * dim + d]);
-    for (int j = count; j < kTile; ++j) keys[d * kTile + j] = 0;
+  for (int j = 0; j < count; j += kLanes) {
+    const std::int16_t* from = codes + static_cast<std::int64_t>(j) * dim;
+    int d = 0;
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes)
+      transpose_codes(from + d, dim, keys + d * kTile + j, kTile);
+    for (; d < dim; ++d) {
+      for (int i = 0; i < kLanes; ++i) keys[d * kTile + j + i] = static_cast<float>(from[i * dim + d]);
+    }
   }
 }
 

@@ -86,12 +86,23 @@ MERERUN_VEC I16 shift_left(I16 v) {
 }
 template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 v) {
+  if constexpr (kBy == 0) return v;
   return {_mm256_srai_epi32(v.a, kBy), _mm256_srai_epi32(v.b, kBy)};
 }
-/// acc + w.lo * x.lo + w.hi * x.hi in int32, exact.
-MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, I16 x) {
-  return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(w.a, x.a)),
-          _mm256_add_epi32(acc.b, _mm256_madd_epi16(w.b, x.b))};
+/// Two int16 as one int32.
+MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
+  std::int32_t both;
+  __builtin_memcpy(&both, pair, sizeof both);
+  return both;
+}
+/// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact.
+MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {
+  const __m256i x = _mm256_set1_epi32(load_pair(pair));
+  acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(w.a, x));
+  acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(w.b, x));
+  // A sum is taken here and now: left alone, the compiler delays the adds and spills the products.
+  asm("" : "+x"(acc.a), "+x"(acc.b));
+  return acc;
 }
 MERERUN_VEC F16 to_float(I16 v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
 MERERUN_VEC FN widen_bf16(const __m128i* p) {
@@ -118,4 +129,32 @@ MERERUN_VEC float join_lanes(F16 v) {
   const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
+
+/// Codes of 8 keys (`stride` apart), 16 dims each, transposed: out[d * out_stride + key].
+MERERUN_VEC void transpose_codes(const std::int16_t* codes, std::int64_t stride, float* out,
+                                 std::int64_t out_stride) {
+  __m256i a[8], b[8];
+  for (int i = 0; i < 8; ++i) {  // two dims a lane
+    a[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i * stride));
+  }
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    a[i] = _mm256_unpacklo_epi64(b[i], b[i + 2]);
+    a[i + 1] = _mm256_unpackhi_epi64(b[i], b[i + 2]);
+    a[i + 2] = _mm256_unpacklo_epi64(b[i + 1], b[i + 3]);
+    a[i + 3] = _mm256_unpackhi_epi64(b[i + 1], b[i + 3]);
+  }
+  for (int c = 0; c < 4; ++c) {
+    b[c] = _mm256_permute2x128_si256(a[c], a[4 + c], 0x20);      // pair c
+    b[4 + c] = _mm256_permute2x128_si256(a[c], a[4 + c], 0x31);  // pair 4 + c
+  }
+  for (int i = 0; i < 8; ++i) {
+    const __m256i even = _mm256_srai_epi32(_mm256_slli_epi32(b[i], 16), 16);
+    _mm256_storeu_ps(out + 2 * i * out_stride, _mm256_cvtepi32_ps(even));
+    _mm256_storeu_ps(out + (2 * i + 1) * out_stride, _mm256_cvtepi32_ps(_mm256_srai_epi32(b[i], 16)));
+  }
 }

@@ -53,14 +53,27 @@ MERERUN_VEC I16 shift_left(I16 v) {
 }
 template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 v) {
+  if constexpr (kBy == 0) return v;
   return _mm512_srai_epi32(v, kBy);
 }
-/// acc + w.lo * x.lo + w.hi * x.hi in int32, exact.
-MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, I16 x) {
+/// Two int16 as one int32.
+MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
+  std::int32_t both;
+  __builtin_memcpy(&both, pair, sizeof both);
+  return both;
+}
+/// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact.
+MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {
 #if defined(__AVX512VNNI__)
-  return _mm512_dpwssd_epi32(acc, w, x);
+  // In place, with the pair broadcast by the load: the intrinsic costs a copy of the sum and a register.
+  using Pair = std::int32_t __attribute__((may_alias, aligned(2)));
+  asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*reinterpret_cast<const Pair*>(pair)));
+  return acc;
 #else
-  return _mm512_add_epi32(acc, _mm512_madd_epi16(w, x));
+  acc = _mm512_add_epi32(acc, _mm512_madd_epi16(w, splat_i(load_pair(pair))));
+  // A sum is taken here and now: left alone, the compiler delays the adds and spills the products.
+  asm("" : "+v"(acc));
+  return acc;
 #endif
 }
 MERERUN_VEC F16 to_float(I16 v) { return _mm512_cvtepi32_ps(v); }
@@ -84,4 +97,38 @@ MERERUN_VEC float join_lanes(F16 v) {
   const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
+
+/// Codes of 16 keys (`stride` apart), 32 dims each, transposed: out[d * out_stride + key].
+MERERUN_VEC void transpose_codes(const std::int16_t* codes, std::int64_t stride, float* out,
+                                 std::int64_t out_stride) {
+  __m512i a[16], b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(codes + i * stride);  // two dims a lane
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
+    a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
+    a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
+    a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
+  }
+  for (int i = 0; i < 16; i += 8) {  // a[i + c]: 128-bit blocks q hold dims pair 4q + c of keys i .. i + 3
+    for (int c = 0; c < 4; ++c) {
+      b[i + c] = _mm512_shuffle_i32x4(a[i + c], a[i + 4 + c], 0x88);      // blocks 0, 2
+      b[i + 4 + c] = _mm512_shuffle_i32x4(a[i + c], a[i + 4 + c], 0xdd);  // blocks 1, 3
+    }
+  }
+  for (int c = 0; c < 4; ++c) {
+    a[c] = _mm512_shuffle_i32x4(b[c], b[8 + c], 0x88);           // pair c
+    a[8 + c] = _mm512_shuffle_i32x4(b[c], b[8 + c], 0xdd);       // pair 8 + c
+    a[4 + c] = _mm512_shuffle_i32x4(b[4 + c], b[12 + c], 0x88);  // pair 4 + c
+    a[12 + c] = _mm512_shuffle_i32x4(b[4 + c], b[12 + c], 0xdd);
+  }
+  for (int i = 0; i < 16; ++i) {
+    const __m512i even = _mm512_srai_epi32(_mm512_slli_epi32(a[i], 16), 16);
+    _mm512_storeu_ps(out + 2 * i * out_stride, _mm512_cvtepi32_ps(even));
+    _mm512_storeu_ps(out + (2 * i + 1) * out_stride, _mm512_cvtepi32_ps(_mm512_srai_epi32(a[i], 16)));
+  }
 }

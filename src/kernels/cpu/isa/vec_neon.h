@@ -88,10 +88,21 @@ MERERUN_VEC I16 shift_left(I16 x) {
 }
 template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 x) {
-  MERERUN_EACH(I16, vshrq_n_s32(x.r[i], kBy));
+  if constexpr (kBy == 0) {
+    return x;
+  } else {
+    MERERUN_EACH(I16, vshrq_n_s32(x.r[i], kBy));
+  }
 }
-/// acc + w.lo * x.lo + w.hi * x.hi in int32, exact; w holds codes, which are never negative.
-MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, I16 x) {
+/// Two int16 as one int32.
+MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
+  std::int32_t both;
+  __builtin_memcpy(&both, pair, sizeof both);
+  return both;
+}
+/// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact; w holds codes, which are never negative.
+MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {
+  const I16 x = splat_i(load_pair(pair));
   I16 v;
   for (int i = 0; i < 4; ++i) {
     const int32x4_t low = vshrq_n_s32(vshlq_n_s32(x.r[i], 16), 16);
@@ -122,5 +133,22 @@ MERERUN_VEC float join_lanes(F16 x) {
   const float32x4_t a = vaddq_f32(vaddq_f32(x.r[0], x.r[2]), vaddq_f32(x.r[1], x.r[3]));
   const float32x2_t b = vadd_f32(vget_low_f32(a), vget_high_f32(a));
   return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
+}
+
+/// Codes of 4 keys (`stride` apart), 8 dims each, transposed: out[d * out_stride + key].
+MERERUN_VEC void transpose_codes(const std::int16_t* codes, std::int64_t stride, float* out,
+                                 std::int64_t out_stride) {
+  int32x4_t a[4];
+  for (int i = 0; i < 4; ++i) a[i] = vreinterpretq_s32_s16(vld1q_s16(codes + i * stride));  // two dims a lane
+  const int32x4x2_t low = vtrnq_s32(a[0], a[1]);
+  const int32x4x2_t high = vtrnq_s32(a[2], a[3]);
+  const int32x4_t pairs[4] = {vcombine_s32(vget_low_s32(low.val[0]), vget_low_s32(high.val[0])),
+                              vcombine_s32(vget_low_s32(low.val[1]), vget_low_s32(high.val[1])),
+                              vcombine_s32(vget_high_s32(low.val[0]), vget_high_s32(high.val[0])),
+                              vcombine_s32(vget_high_s32(low.val[1]), vget_high_s32(high.val[1]))};
+  for (int i = 0; i < 4; ++i) {
+    vst1q_f32(out + 2 * i * out_stride, vcvtq_f32_s32(vshrq_n_s32(vshlq_n_s32(pairs[i], 16), 16)));
+    vst1q_f32(out + (2 * i + 1) * out_stride, vcvtq_f32_s32(vshrq_n_s32(pairs[i], 16)));
+  }
 }
 #undef MERERUN_EACH

@@ -66,8 +66,15 @@ template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 v) {
   return v >> kBy;
 }
-/// acc + w.lo * x.lo + w.hi * x.hi in int32, exact; w holds codes, which are never negative.
-MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, I16 x) {
+/// Two int16 as one int32.
+MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
+  std::int32_t both;
+  __builtin_memcpy(&both, pair, sizeof both);
+  return both;
+}
+/// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact; w holds codes, which are never negative.
+MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {
+  const I16 x = splat_i(load_pair(pair));
 #if defined(__SSE2__)
   I16 r;
   for (int i = 0; i < 4; ++i) {
@@ -119,4 +126,12 @@ MERERUN_VEC float join_lanes(F16 v) {
   float a[16];
   store(a, v);
   return numerics::join_halving(a, 16);
+}
+
+/// Codes of 16 keys (`stride` apart), 32 dims each, transposed: out[d * out_stride + key].
+MERERUN_VEC void transpose_codes(const std::int16_t* codes, std::int64_t stride, float* out,
+                                 std::int64_t out_stride) {
+  for (int d = 0; d < 32; ++d) {
+    for (int i = 0; i < 16; ++i) out[d * out_stride + i] = static_cast<float>(codes[i * stride + d]);
+  }
 }
