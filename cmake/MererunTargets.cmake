@@ -43,10 +43,13 @@ function(mererun_add_library folder)
   add_library(mererun::${folder} ALIAS ${name})
 endfunction()
 
-# mererun_add_test(<folder> SOURCES a_test.cc ... DEPENDS folder ... [LABELS label ...] [LINK lib ...] [TIMEOUT seconds])
-# One GoogleTest program per folder of tests/, one CTest entry per program.
+# mererun_add_test(<folder> SOURCES a_test.cc ... DEPENDS folder ... [LABELS label ...] [LINK lib ...] [TIMEOUT seconds]
+#                  [DEMO_TESTS pattern])
+# One GoogleTest program per folder of tests/, one CTest entry per program. DEMO_TESTS names the tests that decode long
+# with a bundled checkpoint, as a GoogleTest filter; "*" for all of the program's. CTest leaves them out where
+# MERERUN_DEMO_TESTS is off (under sanitizers they take hours, and the tiny checkpoints run the same code).
 function(mererun_add_test folder)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;DEMO_TESTS" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
   set(name mererun_${folder}_tests)
   set(deps ${ARG_DEPENDS})
   list(TRANSFORM deps PREPEND mererun_)
@@ -56,7 +59,14 @@ function(mererun_add_test folder)
                                         GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE MERERUN_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              MERERUN_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  add_test(NAME ${folder} COMMAND ${name})
+  set(filter)
+  if(ARG_DEMO_TESTS AND NOT MERERUN_DEMO_TESTS)
+    if(ARG_DEMO_TESTS STREQUAL "*")
+      return()
+    endif()
+    set(filter --gtest_filter=-${ARG_DEMO_TESTS})
+  endif()
+  add_test(NAME ${folder} COMMAND ${name} ${filter})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()

@@ -30,10 +30,13 @@ std::string quoted(const std::string& value) { return "\"" + value + "\""; }
   fail_expected(ErrorCode::kInvalidArgument, name, expected, quoted(value));
 }
 
-std::string describe(const IntegerRange& range) {
+/// The default ends are mentioned only to a number that lies beyond them.
+std::string describe(const IntegerRange& range, std::int64_t number) {
   constexpr IntegerRange kAny;
-  if (range.low == kAny.low && range.high == kAny.high) return "an integer";
-  if (range.high == kAny.high) return fmt::format("an integer of at least {}", range.low);
+  const bool has_high = (range.high != kAny.high && range.high != kAnySize) || number > range.high;
+  const bool has_low = range.low != kAny.low || number < range.low;
+  if (!has_low && !has_high) return "an integer";
+  if (!has_high) return fmt::format("an integer of at least {}", range.low);
   return fmt::format("an integer from {} to {}", range.low, range.high);
 }
 
@@ -48,7 +51,8 @@ std::string describe(const NumberRange& range) {
 
 std::int64_t checked_integer(const std::string& name, const IntegerRange& range, const std::string& value) {
   const auto number = parse_integer(value);
-  if (!number || *number < range.low || *number > range.high) refuse(name, describe(range), value);
+  if (!number || *number < range.low || *number > range.high)
+    refuse(name, describe(range, number.value_or(range.low)), value);
   return *number;
 }
 

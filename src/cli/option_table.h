@@ -18,9 +18,13 @@ struct OptionText {
   std::string default_text;  // empty when there is none worth showing
 };
 
+/// The high end of options that count bytes.
+inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max();
+
+/// An interval, ends included. Counts fit an int unless an option names a higher end (sizes in bytes do).
 struct IntegerRange {
-  std::int64_t low = std::numeric_limits<std::int64_t>::min();
-  std::int64_t high = std::numeric_limits<std::int64_t>::max();
+  std::int64_t low = std::numeric_limits<int>::min();
+  std::int64_t high = std::numeric_limits<int>::max();
 };
 
 /// An interval of numbers; each end belongs to it unless said otherwise.

@@ -44,7 +44,7 @@ void declare_limits(OptionTable& table, ApiServeOptions& options) {
                 {.low = 2}, options.context_size);
   table.integer(
       {.names = "--max-body-bytes", .value = "N", .help = "largest request body", .default_text = "33554432"},
-      {.low = 1}, options.max_body_bytes);
+      {.low = 1, .high = kAnySize}, options.max_body_bytes);
 }
 
 void declare_prefix_cache(OptionTable& table, ApiServeOptions& options) {
@@ -53,7 +53,7 @@ void declare_prefix_cache(OptionTable& table, ApiServeOptions& options) {
                  .value = "N",
                  .help = "memory for computed prompts; 0: off",
                  .default_text = "a quarter of the free device memory, at most 8 GiB"},
-                {.low = 0}, options.prefix_cache_bytes);
+                {.low = 0, .high = kAnySize}, options.prefix_cache_bytes);
   table.text({.names = "--prefix-cache-dir",
               .value = "DIR",
               .help = "also keep them on disk; the files hold the prompts' text",
@@ -63,7 +63,7 @@ void declare_prefix_cache(OptionTable& table, ApiServeOptions& options) {
                  .value = "N",
                  .help = "room for them there",
                  .default_text = "17179869184"},
-                {.low = 0}, options.prefix_cache_disk_bytes);
+                {.low = 0, .high = kAnySize}, options.prefix_cache_disk_bytes);
 }
 
 }  // namespace

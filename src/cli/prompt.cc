@@ -15,7 +15,7 @@ namespace mererun {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
 
@@ -34,11 +34,8 @@ std::string without_line_end(std::string text) {
   return text;
 }
 
-json user_message(const std::string& where, const std::string& text) {
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    fail_expected(ErrorCode::kInvalidArgument, where, "a prompt", "nothing");
-  }
-  json message = {{"role", "user"}, {"content", text}};
+json text_message(const std::string& where, std::string_view role, const std::string& text) {
+  json message = {{"role", role}, {"content", text}};
   try {
     message.dump();  // the cheapest strict check of UTF-8 at hand
   } catch (const json::exception&) {
@@ -100,7 +97,15 @@ PromptSource prompt_source(const TextChatOptions& options, bool stdin_is_termina
 json parse_messages(const std::string& text, const std::string& where) {
   json messages;
   try {
-    messages = json::parse(text);
+    messages = json::parse(text, [&](int open, json::parse_event_t event, const json&) {
+      const bool opens =
+          event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+      if (opens && open >= kMostNesting) {
+        fail_expected(ErrorCode::kInvalidArgument, where,
+                      "at most " + std::to_string(kMostNesting) + " levels of nesting", "more");
+      }
+      return true;
+    });
   } catch (const json::parse_error& error) {
     fail_expected(ErrorCode::kInvalidArgument, where, "JSON",
                   "an error at byte " + std::to_string(error.byte));
@@ -118,7 +123,7 @@ json parse_messages(const std::string& text, const std::string& where) {
 json first_messages(const TextChatOptions& options, PromptSource source,
                     const std::function<std::string()>& read_stdin) {
   json messages = json::array();
-  if (options.system) messages.push_back({{"role", "system"}, {"content", *options.system}});
+  if (options.system) messages.push_back(text_message("--system", "system", *options.system));
   switch (source) {
     case PromptSource::kText: messages.push_back(user_message("--prompt", *options.prompt)); break;
     case PromptSource::kFile:
@@ -140,6 +145,13 @@ json first_messages(const TextChatOptions& options, PromptSource source,
     }
   }
   return messages;
+}
+
+json user_message(const std::string& where, const std::string& text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    fail_expected(ErrorCode::kInvalidArgument, where, "a prompt", "nothing");
+  }
+  return text_message(where, "user", text);
 }
 
 std::string read_file(const std::string& path) {

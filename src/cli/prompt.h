@@ -21,17 +21,26 @@ enum class PromptSource {
 /// Errors: kInvalidArgument when there is none: stdin is a terminal and the conversation is not interactive.
 PromptSource prompt_source(const TextChatOptions& options, bool stdin_is_terminal);
 
+/// Levels of lists and objects that a conversation may have. Bounded because what prints them recurses.
+inline constexpr int kMostNesting = 64;
+
 /// Checks a conversation: a JSON list, not empty, of objects with a role (system, developer, user, assistant,
 /// tool) and a content (a text or a list of text parts; an assistant's may be missing beside tool_calls).
-/// `where` names the file in messages. Errors: kInvalidArgument; kUnsupported for parts that are not text.
-nlohmann::json parse_messages(const std::string& text, const std::string& where);
+/// Objects keep the order of their keys: a template may print a tool call's arguments. `where` names the file
+/// in messages. Errors: kInvalidArgument, also for more than kMostNesting levels; kUnsupported for parts that
+/// are not text.
+nlohmann::ordered_json parse_messages(const std::string& text, const std::string& where);
 
 /// The messages a chat starts with: --system, then the prompt's; for PromptSource::kTurns without a prompt
 /// only the former, possibly none. `read_stdin` is called for PromptSource::kStdin only. One line end at the
 /// end of a file or of stdin is not part of the prompt. Errors: kInvalidArgument for an empty prompt or one
 /// that is not UTF-8; kNotFound, kIo for files.
-nlohmann::json first_messages(const TextChatOptions& options, PromptSource source,
-                              const std::function<std::string()>& read_stdin);
+nlohmann::ordered_json first_messages(const TextChatOptions& options, PromptSource source,
+                                      const std::function<std::string()>& read_stdin);
+
+/// One message of a user. `where` names its origin. Errors: kInvalidArgument if the text is blank or no
+/// UTF-8.
+nlohmann::ordered_json user_message(const std::string& where, const std::string& text);
 
 /// A whole file. Errors: kNotFound if it does not exist, kIo if it cannot be read.
 std::string read_file(const std::string& path);

@@ -186,7 +186,7 @@ int converse(const TextChatOptions& options, Engine& engine, OrderedJson message
         continue;
       }
       if (turn.find_first_not_of(" \t\r") == std::string::npos) continue;
-      messages.push_back({{"role", "user"}, {"content", turn}});
+      messages.push_back(user_message("turn", turn));
     }
     has_question = false;
     const GenerateResult result = answer(options, engine, messages, context);
@@ -199,11 +199,12 @@ int converse(const TextChatOptions& options, Engine& engine, OrderedJson message
 }  // namespace
 
 int run_text_chat(const TextChatOptions& options, ProgramContext& context) {
+  if (options.response_format.value_or("text") != "text") {
+    fail_expected(ErrorCode::kUnsupported, "text chat --response-format",
+                  "text, the form that this build has", *options.response_format);
+  }
   const PromptSource source = prompt_source(options, context.terminal.is_stdin);
-  const OrderedJson messages = OrderedJson::parse(first_messages(options, source, read_stdin).dump());
-  if (!options.images.empty())
-    throw Error(ErrorCode::kUnsupported,
-                "--image: expected a text prompt, got an image: no vision tower is served");
+  const OrderedJson messages = first_messages(options, source, read_stdin);
 
   EngineOptions engine_settings = engine_options(options, context);
   if (options.context_size) engine_settings.context_limit = static_cast<int>(*options.context_size);

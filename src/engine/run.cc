@@ -235,6 +235,7 @@ void Run::step() {
 void Run::finish(FinishReason reason) {
   if (finished_) return;
   finished_ = true;
+  reason_ = reason;
   if (generation_) decode_seconds_ = watch_.seconds();
   if (generation_ && !generation_->is_finished()) generation_->cancel();
   sink_.close(reason);
@@ -250,9 +251,9 @@ GenerateResult Run::take_result() {
   MERERUN_CHECK(finished_, "the run is over");
   GenerateResult result;
   result.prompt_ids = plan_.ids;
+  result.finish = reason_;  // a run cancelled while it prefills has no generation to ask
   if (generation_) {
     result.ids = generation_->tokens();
-    result.finish = *generation_->finish();
     result.acceleration.statistics = generation_->statistics();
   }
   result.reasoning = sink_.reasoning();

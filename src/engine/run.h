@@ -64,6 +64,7 @@ class Run {
   std::atomic<bool> cancelled_{false};
   bool opened_ = false;
   bool finished_ = false;
+  FinishReason reason_ = FinishReason::kError;  // once finished
 
   Sampler sampler_;
   TextSink sink_;

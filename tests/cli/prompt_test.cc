@@ -14,7 +14,7 @@ namespace mererun {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
 std::string no_stdin() { throw std::logic_error("stdin was read"); }
@@ -69,6 +69,9 @@ TEST(FirstMessages, SystemComesFirst) {
   EXPECT_EQ(first_messages(options, PromptSource::kText, no_stdin),
             json::parse(R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])"));
   EXPECT_EQ(first_messages(options, PromptSource::kTurns, no_stdin).size(), 1u);
+  options.system = "\xff";
+  EXPECT_THAT(refusal([&] { first_messages(options, PromptSource::kText, no_stdin); }),
+              HasSubstr("invalid_argument --system: expected UTF-8 text"));
 }
 
 TEST(FirstMessages, OneLineEndOfPipedTextIsDropped) {
@@ -114,6 +117,24 @@ TEST(ParseMessages, AcceptsEveryRoleAndTextParts) {
     {"role": "assistant", "content": null, "tool_calls": []}, {"role": "tool", "content": "42"}])",
                                        "m.json");
   EXPECT_EQ(messages.size(), 5u);
+}
+
+TEST(ParseMessages, KeepsTheOrderOfKeys) {
+  const char* text =
+      R"([{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"b":1,"a":2}}}]}])";
+  EXPECT_EQ(parse_messages(text, "m.json").dump(), text);
+}
+
+TEST(ParseMessages, BoundsTheNesting) {
+  const auto nested = [](int levels) {  // two levels are the list and the message
+    const auto count = static_cast<std::size_t>(levels - 2);
+    return R"([{"role":"user","content":"x","y":)" + std::string(count, '[') + std::string(count, ']') + "}]";
+  };
+  EXPECT_EQ(parse_messages(nested(kMostNesting), "m.json").size(), 1u);
+  for (const int levels : {kMostNesting + 1, 200'000}) {
+    EXPECT_THAT(refusal([&] { parse_messages(nested(levels), "m.json"); }),
+                HasSubstr("invalid_argument m.json: expected at most 64 levels of nesting, got more"));
+  }
 }
 
 TEST(ParseMessages, SaysWhatIsWrongAndWhere) {
