@@ -104,11 +104,12 @@ bool any_drafts(const BenchmarkMtpOptions& options) {
   });
 }
 
-MtpGeneratorOptions generator_options(const BenchmarkMtpOptions& options) {
+MtpGeneratorOptions generator_options(const BenchmarkMtpOptions& options, const ProgramContext& context) {
   MtpGeneratorOptions out{.top_p = options.top_p,
                           .context_size = static_cast<int>(options.context_size),
                           .forced_min_prompt_tokens = static_cast<int>(options.forced_min_prompt_tokens),
-                          .block_size = std::nullopt};
+                          .block_size = std::nullopt,
+                          .profiles = context.environment.overrides.profile};
   if (options.drafting.mtp_block_size) out.block_size = static_cast<int>(*options.drafting.mtp_block_size);
   return out;
 }
@@ -136,7 +137,7 @@ Subject load_model(const BenchmarkMtpOptions& options, ProgramContext& context) 
                             resolved.folder.string()),
                 "--variants baseline needs none; --mtp-root names a folder that holds one");
   }
-  subject.generator = std::make_unique<EngineMtpGenerator>(engine, generator_options(options));
+  subject.generator = std::make_unique<EngineMtpGenerator>(engine, generator_options(options, context));
   subject.scenarios = matrix(options, prompts);
   subject.model = engine.resolved().id;
   subject.fingerprint = engine.fingerprint();
@@ -166,7 +167,7 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
     prompt.prompt = ids_text(prompt.prompt_ids);
   }
   subject.generator =
-      std::make_unique<SyntheticMtpGenerator>(model, generator_options(options), settings.cost);
+      std::make_unique<SyntheticMtpGenerator>(model, generator_options(options, context), settings.cost);
   subject.scenarios = matrix(options, prompts);
   subject.model = model.id();
   subject.fingerprint = model.fingerprint();
@@ -176,9 +177,17 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
   return subject;
 }
 
+/// Why the timings are no evidence; empty for a valid run.
+std::vector<std::string> invalid_reasons(const ProgramContext& context, const EnvironmentReport& around) {
+  std::vector<std::string> reasons = around.invalid_reasons();
+  if (context.environment.overrides.profile)
+    reasons.push_back("profiled: every phase of every round was waited for");
+  return reasons;
+}
+
 Json report(const BenchmarkMtpOptions& options, const ProgramContext& context, const Subject& subject,
             const EnvironmentReport& environment) {
-  const std::vector<std::string> reasons = environment.invalid_reasons();
+  const std::vector<std::string> reasons = invalid_reasons(context, environment);
   Json out{{"schemaVersion", kSchemaVersion},
            {"model", subject.model},
            {"modelFingerprint", subject.fingerprint},
@@ -231,7 +240,7 @@ int run_benchmark_mtp(const BenchmarkMtpOptions& options, ProgramContext& contex
     out["scenarios"] = std::move(scenarios);
     write_stdout(json_text(out));
   } else {
-    for (const std::string& reason : around.invalid_reasons())
+    for (const std::string& reason : invalid_reasons(context, around))
       write_stdout(fmt::format("  timings not valid: {}\n", reason));
   }
   return parity ? kExitDone : kExitNegativeVerdict;

@@ -114,6 +114,7 @@ MtpMeasurement EngineMtpGenerator::generate(MtpVariant variant, const MtpScenari
   request.ignores_eos = true;
   request.full_depth = variant == MtpVariant::kFixed;
   request.uses_prefix_cache = false;
+  request.profiles = options_.profiles;
 
   MtpMeasurement measured{.variant = variant};
   measured.peak_is_own = reset_peak_memory();

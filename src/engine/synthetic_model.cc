@@ -144,6 +144,8 @@ void SyntheticMtpGenerator::decode(SequenceState& state, const MtpScenario& scen
     parts.drafter = &*drafting.drafter;
     parts.policy = &*drafting.policy;
   }
+  SpeculationProfile profile;
+  if (options_.profiles) parts.profile = &profile;
   Generation generation(parts, {.max_tokens = tokens, .context_limit = options_.context_size});
   generation.begin();
   measured.timings.first_token_seconds = watch.seconds();
@@ -154,6 +156,7 @@ void SyntheticMtpGenerator::decode(SequenceState& state, const MtpScenario& scen
   measured.timings.decode_seconds = watch.seconds();
   measured.ids = generation.tokens();
   measured.acceleration.statistics = generation.statistics();
+  if (options_.profiles) measured.acceleration.profile = std::move(profile);
 }
 
 MtpMeasurement SyntheticMtpGenerator::generate(MtpVariant variant, const MtpScenario& scenario, int tokens,

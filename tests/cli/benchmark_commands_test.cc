@@ -126,6 +126,18 @@ TEST(MtpBenchmarkCommand, MeasuresABundledModel) {
             scenario["variants"][3]["promptTokens"].get<int>() - 1);
 }
 
+TEST(MtpBenchmarkCommand, AProfiledRunIsNoSpeedEvidence) {
+  const RunResult result =
+      run_binary({"model", "benchmark", "q36-mtp", "--prompt-repeat", "1", "--decode-tokens", "8",
+                  "--warmups", "0", "--variants", "baseline,fixed", "--json"},
+                 "", {"MERERUN_Q35_MTP_PROFILE=1"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json report = Json::parse(result.output);
+  EXPECT_EQ(report["valid"], false);
+  EXPECT_THAT(report["invalidReasons"].dump(), HasSubstr("profiled"));
+  EXPECT_FALSE(report["scenarios"][0]["variants"][1]["acceleration"]["speculationProfile"]["rounds"].empty());
+}
+
 TEST(MtpBenchmarkCommand, SamplesAtEveryTemperatureWithTheSameText) {
   const RunResult result =
       run_binary({"model", "benchmark", "q36-mtp", "--model", "demo-moe-4bit", "--prompt", "What is 47 + 85?",
