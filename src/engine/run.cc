@@ -193,7 +193,7 @@ void Run::begin_decode() {
     store_snapshot(SnapshotClass::kPrompt, first_logits_);
   }
   restored_.reset();
-  if (!request_.uses_prefix_cache) engine_.prefix_cache().count_skipped("disabled");
+  if (!uses_cache() && engine_.prefix_cache().is_enabled()) engine_.prefix_cache().count_skipped("disabled");
   prefill_seconds_ = watch_.restart();
 
   // Read once, before decoding: confirmed prompt transitions, evaluated and waiting.
