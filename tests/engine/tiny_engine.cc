@@ -11,6 +11,7 @@ EngineOptions engine_options_for(const fs::path& folder, std::size_t prefix_cach
   EngineOptions options;
   options.model = {.model = "", .root = folder.string()};
   options.process.speculation = Speculation::kOn;
+  options.process.min_prompt_tokens = 0;
   options.cost = {.measured = false};
   options.threads = 1;  // the models are too small for more
   options.prefix_cache_bytes = prefix_cache_bytes;
