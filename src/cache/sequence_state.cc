@@ -1,5 +1,7 @@
 #include "cache/sequence_state.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace mererun {
@@ -19,6 +21,26 @@ SequenceState::SequenceState(Ops& ops, const StateGeometry& geometry, const Stat
       recurrent_(ops, geometry),
       last_hidden_(ops.allocate(static_cast<std::size_t>(geometry.hidden) * sizeof(float))) {
   if (geometry.draft_head) history_.emplace(ops, pools.head, geometry.hidden);
+}
+
+SequenceState SequenceState::assemble(Ops& ops, const StateGeometry& geometry, const StatePools& pools,
+                                      KvCache kv, std::span<const std::byte> recurrent,
+                                      std::span<const std::byte> last_hidden,
+                                      std::optional<DraftHistory> history) {
+  SequenceState state(ops, geometry, pools);
+  MERERUN_CHECK(recurrent.size() == state.recurrent_.bytes().size_bytes() &&
+                    last_hidden.size() == state.last_hidden_.size_bytes(),
+                "the parts fit the geometry");
+  state.kv_ = std::move(kv);
+  ops.upload(state.recurrent_.bytes().data(), recurrent.data(), recurrent.size());
+  ops.upload(state.last_hidden_.data(), last_hidden.data(), last_hidden.size());
+  if (!state.history_) return state;
+  if (history) {
+    state.history_ = std::move(history);
+  } else {
+    state.history_->restart_at(state.length() - 1);
+  }
+  return state;
 }
 
 SequenceState SequenceState::fork() const {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "cache/draft_history.h"
 #include "cache/kv_cache.h"
@@ -28,6 +29,12 @@ class SequenceState {
   SequenceState(Ops& ops, const StateGeometry& geometry, const StatePools& pools);
   SequenceState(SequenceState&&) noexcept = default;
   SequenceState& operator=(SequenceState&&) noexcept = default;
+
+  /// From stored parts: the bytes of a recurrent state and of the last hidden row, on the host. Without a
+  /// history, one that starts at the next transition where the geometry has a head.
+  static SequenceState assemble(Ops& ops, const StateGeometry& geometry, const StatePools& pools, KvCache kv,
+                                std::span<const std::byte> recurrent, std::span<const std::byte> last_hidden,
+                                std::optional<DraftHistory> history);
 
   /// A mutable copy to diverge on: pages are shared, recurrent states copied.
   SequenceState fork() const;

@@ -86,6 +86,9 @@ struct TextChatOptions : CommonOptions {
   std::optional<bool> stream;                   // absent: on a terminal
   bool stats = false;
   std::optional<std::int64_t> logprobs;
+  std::optional<std::int64_t> prefix_cache_bytes;  // absent: 1 GiB in a conversation or with a folder, else 0
+  std::optional<std::string> prefix_cache_dir;
+  std::int64_t prefix_cache_disk_bytes = std::int64_t{16} << 30;
   std::vector<std::string> images;
   bool require_installed = false;  // always true here: nothing is ever downloaded
 };
@@ -195,6 +198,10 @@ void declare_model(OptionTable& table, ModelFlags& flags, const std::string& def
 void declare_device(OptionTable& table, DeviceFlags& flags);
 void declare_drafting(OptionTable& table, DraftingFlags& flags);
 void declare_output(OptionTable& table, OutputFlags& flags);
+/// The group "Prefix cache". `default_bytes` is the help's word for what holds without --prefix-cache-bytes.
+void declare_prefix_cache(OptionTable& table, const std::string& default_bytes,
+                          std::optional<std::int64_t>& bytes, std::optional<std::string>& folder,
+                          std::int64_t& disk_bytes);
 void declare_synthetic(OptionTable& table, SyntheticFlags& flags);
 
 /// Checks a verification run's widths against what is certified, before any load.

@@ -116,6 +116,27 @@ void declare_output(OptionTable& table, OutputFlags& flags) {
                {"error", "warn", "info", "debug"}, flags.log_level);
 }
 
+void declare_prefix_cache(OptionTable& table, const std::string& default_bytes,
+                          std::optional<std::int64_t>& bytes, std::optional<std::string>& folder,
+                          std::int64_t& disk_bytes) {
+  table.group("Prefix cache");
+  table.integer({.names = "--prefix-cache-bytes",
+                 .value = "N",
+                 .help = "memory for computed prompts; 0: off",
+                 .default_text = default_bytes},
+                {.low = 0, .high = kAnySize}, bytes);
+  table.text({.names = "--prefix-cache-dir",
+              .value = "DIR",
+              .help = "also keep them on disk; the files hold the prompts' text",
+              .default_text = "off"},
+             folder);
+  table.integer({.names = "--prefix-cache-disk-bytes",
+                 .value = "N",
+                 .help = "room for them there",
+                 .default_text = "17179869184"},
+                {.low = 0, .high = kAnySize}, disk_bytes);
+}
+
 void apply_environment(const Environment& environment, CommonOptions& options) {
   const Overrides& overrides = environment.overrides;
   if (overrides.backend) options.device.backend = *overrides.backend;

@@ -47,25 +47,6 @@ void declare_limits(OptionTable& table, ApiServeOptions& options) {
       {.low = 1, .high = kAnySize}, options.max_body_bytes);
 }
 
-void declare_prefix_cache(OptionTable& table, ApiServeOptions& options) {
-  table.group("Prefix cache");
-  table.integer({.names = "--prefix-cache-bytes",
-                 .value = "N",
-                 .help = "memory for computed prompts; 0: off",
-                 .default_text = "a quarter of the free device memory, at most 8 GiB"},
-                {.low = 0, .high = kAnySize}, options.prefix_cache_bytes);
-  table.text({.names = "--prefix-cache-dir",
-              .value = "DIR",
-              .help = "also keep them on disk; the files hold the prompts' text",
-              .default_text = "off"},
-             options.prefix_cache_dir);
-  table.integer({.names = "--prefix-cache-disk-bytes",
-                 .value = "N",
-                 .help = "room for them there",
-                 .default_text = "17179869184"},
-                {.low = 0, .high = kAnySize}, options.prefix_cache_disk_bytes);
-}
-
 }  // namespace
 
 void declare(OptionTable& table, ApiServeOptions& options) {
@@ -88,7 +69,8 @@ void declare(OptionTable& table, ApiServeOptions& options) {
                options.preflight);
   declare_model(table, options.model, "demo-dense-4bit");
   declare_limits(table, options);
-  declare_prefix_cache(table, options);
+  declare_prefix_cache(table, "a quarter of the free device memory, at most 8 GiB",
+                       options.prefix_cache_bytes, options.prefix_cache_dir, options.prefix_cache_disk_bytes);
   declare_drafting(table, options.drafting);
   declare_device(table, options.device);
   declare_output(table, options.output);

@@ -155,6 +155,8 @@ void declare(OptionTable& table, TextChatOptions& options) {
   declare_limits(table, options);
   declare_sampling(table, options.sampling);
   declare_reply(table, options);
+  declare_prefix_cache(table, "off; 1 GiB with --interactive or a folder", options.prefix_cache_bytes,
+                       options.prefix_cache_dir, options.prefix_cache_disk_bytes);
   declare_drafting(table, options.drafting);
   declare_device(table, options.device);
   declare_output(table, options.output);

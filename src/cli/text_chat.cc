@@ -196,6 +196,19 @@ int converse(const TextChatOptions& options, Engine& engine, OrderedJson message
   }
 }
 
+/// A conversation comes back to its own prefix with every turn, and a folder serves the next process; a
+/// single answer has no use for a cache.
+void set_prefix_cache(const TextChatOptions& options, const ProgramContext& context,
+                      EngineOptions& settings) {
+  const bool is_useful = options.interactive || options.prefix_cache_dir || options.prefix_cache_bytes;
+  if (!context.environment.overrides.prefix_cache.value_or(is_useful)) return;
+  settings.prefix_cache_bytes = options.prefix_cache_bytes
+                                    ? static_cast<std::size_t>(*options.prefix_cache_bytes)
+                                    : prefix_cache_bytes(context, kInteractiveCacheBytes);
+  settings.prefix_cache_dir = options.prefix_cache_dir.value_or("");
+  settings.prefix_cache_disk_bytes = options.prefix_cache_disk_bytes;
+}
+
 }  // namespace
 
 int run_text_chat(const TextChatOptions& options, ProgramContext& context) {
@@ -208,9 +221,7 @@ int run_text_chat(const TextChatOptions& options, ProgramContext& context) {
 
   EngineOptions engine_settings = engine_options(options, context);
   if (options.context_size) engine_settings.context_limit = static_cast<int>(*options.context_size);
-  // A conversation comes back to its own prefix with every turn; a single answer does not.
-  const bool caches = context.environment.overrides.prefix_cache.value_or(options.interactive);
-  if (caches) engine_settings.prefix_cache_bytes = prefix_cache_bytes(context, kInteractiveCacheBytes);
+  set_prefix_cache(options, context, engine_settings);
   const auto engine = load_engine(engine_settings, options, context);
   if (options.interactive) return converse(options, *engine, messages, context);
   const GenerateResult result = answer(options, *engine, messages, context);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/build_info.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/fingerprint.h"
@@ -87,8 +88,22 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
                                     engine->model_->config().max_positions);
   engine->eos_ids_ = engine->model_->config().eos_ids;
   if (engine->model_->head() != nullptr) engine->drafter_.emplace(*engine->model_);
+  engine->attach_disk_store();
   engine->load_seconds_ = watch.seconds();
   return engine;
+}
+
+/// What is stored for the trunk serves processes with and without a draft head; histories are the head's own.
+void Engine::attach_disk_store() {
+  if (options_.prefix_cache_dir.empty() || !prefix_cache_.is_enabled()) return;
+  const std::string trunk = mererun::fingerprint(*model_->host().checkpoints.front(), nullptr);
+  DiskStoreOptions store{.folder = options_.prefix_cache_dir,
+                         .budget_bytes = options_.prefix_cache_disk_bytes,
+                         .model = fmt::format("{}-v{}", trunk, kNumericContractVersion)};
+  if (model_->head() != nullptr) store.head = fmt::format("{}-v{}", fingerprint_, kNumericContractVersion);
+  auto opened = open_disk_store(model_->ops(), model_->geometry(), model_->pools(), store);
+  disk_store_ = opened.get();
+  prefix_cache_.attach(std::move(opened));
 }
 
 void Engine::set_process(Speculation speculation, std::optional<int> min_prompt_tokens,

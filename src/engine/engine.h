@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "cache/disk_store.h"
 #include "cache/prefix_cache.h"
 #include "decode/admission.h"
 #include "decode/depth_policy.h"
@@ -47,7 +48,9 @@ struct EngineOptions {
       {};  // speculation, thresholds, width, history variable; the engine fills the rest
   CostChoice cost = {};
   int prefill_chunk = 1024;
-  std::size_t prefix_cache_bytes = 0;  // 0: off
+  std::size_t prefix_cache_bytes = 0;           // 0: off
+  std::filesystem::path prefix_cache_dir = {};  // empty: in memory only
+  std::int64_t prefix_cache_disk_bytes = std::int64_t{16} << 30;
 };
 
 /// A loaded model with everything requests need: tokenizer, template, backend, caches. Requests are made with
@@ -76,6 +79,8 @@ class Engine {
 
   Model& model() { return *model_; }
   PrefixCache& prefix_cache() { return prefix_cache_; }
+  /// The part of the prefix cache that outlives the process; null without a usable folder.
+  DiskStore* disk_store() { return disk_store_; }
   const AdmissionTraits& admission_traits() const { return admission_traits_; }
   const AdmissionProcess& admission_process() const { return process_; }
   /// Replaces what the process says about drafting (benchmark variants).
@@ -95,6 +100,7 @@ class Engine {
 
  private:
   Engine(EngineOptions options, ResolvedModel resolved);
+  void attach_disk_store();
 
   EngineOptions options_;
   ResolvedModel resolved_;
@@ -107,7 +113,8 @@ class Engine {
   double load_seconds_ = 0;
   std::vector<TokenId> eos_ids_;
   std::unique_ptr<Model> model_;
-  PrefixCache prefix_cache_;  // after the model: snapshots hold its memory
+  PrefixCache prefix_cache_;         // after the model: snapshots hold its memory
+  DiskStore* disk_store_ = nullptr;  // owned by the cache
   std::optional<MtpDrafter> drafter_;
   std::optional<VerifyLog> verify_log_;
   std::optional<MeasuredCost> measured_cost_;

@@ -11,14 +11,20 @@ namespace mererun::testing {
 
 /// Caches of a made-up model of a few kilobytes, filled with recognisable bytes instead of a model's.
 struct SmallStates {
+  explicit SmallStates(int head_dim = 8) : geometry(geometry_of(head_dim)) {}
+
+  static StateGeometry geometry_of(int head_dim) {
+    return {.attention_layers = 2,
+            .kv_heads = 1,
+            .head_dim = head_dim,
+            .delta_layers = 2,
+            .delta = {1, 2, 16, 8, 4},
+            .hidden = 16,
+            .draft_head = true};
+  }
+
   LimitedOps ops{make_reference_ops()};
-  StateGeometry geometry{.attention_layers = 2,
-                         .kv_heads = 1,
-                         .head_dim = 8,
-                         .delta_layers = 2,
-                         .delta = {1, 2, 16, 8, 4},
-                         .hidden = 16,
-                         .draft_head = true};
+  StateGeometry geometry;
   StatePools pools = StatePools::create(ops, geometry);
 
   SequenceState state() { return SequenceState(ops, geometry, pools); }

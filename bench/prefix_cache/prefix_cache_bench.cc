@@ -1,0 +1,159 @@
+// What the prefix cache saves, both arms in one run:
+//   prefix_cache_bench CHECKPOINT_FOLDER [CONVERSATION_TOKENS [PREFIX_TOKENS]]
+// Time to first token of a follow-up after a conversation (default 16,384 tokens) from the cache and cold,
+// and of a stored prefix (default 30,000 tokens) computed and loaded from disk by a new engine. JSON on
+// stdout.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "engine/run.h"
+
+namespace mererun {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Ids = std::vector<TokenId>;
+
+constexpr int kRepeats = 3;
+constexpr int kFollowUp = 40;
+
+Ids text_ids(const Engine& engine, int tokens) {
+  Ids ids;
+  for (int i = 0; static_cast<int>(ids.size()) < tokens; ++i) {
+    const Ids line = engine.tokenizer().encode(
+        fmt::format("Line {}: the harbor was quiet and {} boats lay at the quay.\n", i, i * 7 % 90));
+    ids.insert(ids.end(), line.begin(), line.end());
+  }
+  ids.resize(static_cast<std::size_t>(tokens));
+  return ids;
+}
+
+GenerateResult ask(Engine& engine, const Ids& prompt, bool cached, int tokens = 1) {
+  GenerateRequest request;
+  request.ids = prompt;
+  request.max_tokens = tokens;
+  request.ignores_eos = true;
+  request.uses_prefix_cache = cached;
+  return generate(engine, std::move(request));
+}
+
+double first_token(const GenerateResult& r) {
+  return r.timings.prefill_seconds + r.timings.first_token_seconds;
+}
+
+Json spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {{"medianSeconds", values[values.size() / 2]},
+          {"minSeconds", values.front()},
+          {"maxSeconds", values.back()}};
+}
+
+EngineOptions options_for(const fs::path& folder, const fs::path& cache) {
+  EngineOptions options;
+  options.model = {.model = "", .root = folder.string()};
+  options.prefix_cache_bytes = std::size_t{2} << 30;
+  options.prefix_cache_dir = cache;
+  options.cost = {.measured = false};
+  return options;
+}
+
+Json measure_follow_up(Engine& engine, int tokens) {
+  Ids talk = text_ids(engine, tokens);
+  const GenerateResult first = ask(engine, talk, true, 16);
+  talk.insert(talk.end(), first.ids.begin(), first.ids.end());
+  std::vector<double> warm, cold;
+  int reused = 0;
+  for (int i = 0; i < kRepeats; ++i) {  // arms alternate
+    Ids prompt = talk;
+    for (int k = 0; k < kFollowUp; ++k) prompt.push_back(100 + 41 * i + k);
+    const GenerateResult hit = ask(engine, prompt, true);
+    const GenerateResult miss = ask(engine, prompt, false);
+    if (hit.ids != miss.ids)
+      throw Error(ErrorCode::kInternal, "follow-up: expected equal tokens, got others");
+    warm.push_back(first_token(hit));
+    cold.push_back(first_token(miss));
+    reused = hit.prefix.matched_tokens;
+  }
+  const double ratio =
+      spread(cold)["medianSeconds"].get<double>() / spread(warm)["medianSeconds"].get<double>();
+  return {{"promptTokens", talk.size() + kFollowUp},
+          {"reusedTokens", reused},
+          {"cached", spread(warm)},
+          {"cold", spread(cold)},
+          {"coldOverCached", ratio}};
+}
+
+Json measure_disk(const fs::path& folder, const fs::path& cache, int tokens) {
+  std::vector<double> computed, loaded;
+  std::int64_t bytes = 0;
+  for (int i = 0; i < kRepeats; ++i) {
+    fs::remove_all(cache);
+    GenerateResult miss;
+    Ids prompt;
+    {
+      const auto engine = Engine::load(options_for(folder, cache));
+      prompt = text_ids(*engine, tokens);
+      prompt[0] = 50 + i;
+      miss = ask(*engine, prompt, true);
+      engine->disk_store()->flush();
+      bytes = engine->disk_store()->statistics().bytes;
+    }
+    const auto engine = Engine::load(options_for(folder, cache));
+    const GenerateResult hit = ask(*engine, prompt, true);
+    if (hit.ids != miss.ids || hit.prefix.tier != "disk" || hit.prefix.matched_tokens != tokens)
+      throw Error(ErrorCode::kInternal, "disk: expected an exact replay from disk, got something else");
+    computed.push_back(first_token(miss));
+    loaded.push_back(first_token(hit));
+  }
+  const double ratio =
+      spread(computed)["medianSeconds"].get<double>() / spread(loaded)["medianSeconds"].get<double>();
+  return {{"prefixTokens", tokens},
+          {"computed", spread(computed)},
+          {"loaded", spread(loaded)},
+          {"computedOverLoaded", ratio},
+          {"storeBytes", bytes}};
+}
+
+}  // namespace
+}  // namespace mererun
+
+int main(int argc, char** argv) {
+  using namespace mererun;
+  if (argc < 2) {
+    fmt::print(stderr, "usage: {} CHECKPOINT_FOLDER [CONVERSATION_TOKENS [PREFIX_TOKENS]]\n", argv[0]);
+    return 64;
+  }
+  const fs::path cache = fs::temp_directory_path() / fmt::format("mererun-prefix-bench-{}", ::getpid());
+  try {
+    const int conversation = argc > 2 ? std::atoi(argv[2]) : 16384;
+    const int prefix = argc > 3 ? std::atoi(argv[3]) : 30000;
+    Json out{{"commit", std::string(build_commit())}, {"contractVersion", kNumericContractVersion}};
+    {
+      const auto engine = Engine::load(options_for(argv[1], {}));
+      out["model"] = engine->resolved().id;
+      out["backend"] = std::string(engine->backend_name());
+      out["followUp"] = measure_follow_up(*engine, conversation);
+      out["snapshotBytes"] = engine->prefix_cache().bytes();
+      out["snapshots"] = engine->prefix_cache().entries();
+    }
+    out["disk"] = measure_disk(argv[1], cache, prefix);
+    fs::remove_all(cache);
+    fmt::print("{}\n", out.dump(2));
+    return 0;
+  } catch (const Error& error) {
+    fs::remove_all(cache);
+    fmt::print(stderr, "prefix cache bench: {}\n", error.what());
+    return 70;
+  }
+}

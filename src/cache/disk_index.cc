@@ -1,0 +1,271 @@
+#include "cache/disk_index.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace mererun {
+namespace {
+
+constexpr std::int64_t kSchema = 1;
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::span<const std::uint8_t> blob_of(const PrefixDigest& key) { return key; }
+
+PrefixDigest digest_of(std::string_view blob) {
+  PrefixDigest key{};
+  if (blob.size() == key.size()) std::memcpy(key.data(), blob.data(), key.size());
+  return key;
+}
+
+DiskIndex::Row row_of(const SqliteStatement& s) {
+  return {s.integer(0), static_cast<std::uint64_t>(s.integer(1)), static_cast<int>(s.integer(2)),
+          !s.text(3).empty(), s.text(4)};
+}
+
+}  // namespace
+
+DiskIndex::DiskIndex(const std::filesystem::path& folder, SqliteDatabase::Mode mode)
+    : database_(folder / kIndexFile, mode) {
+  if (mode == SqliteDatabase::Mode::kReadWrite) create();
+}
+
+void DiskIndex::create() {
+  SqliteTransaction transaction(database_);
+  SqliteStatement version(database_, "PRAGMA user_version");
+  version.step();
+  if (version.integer(0) == kSchema) return;
+  if (version.integer(0) != 0) {
+    throw Error(ErrorCode::kCorruptData, "prefix cache index: expected this program's layout, got another");
+  }
+  database_.execute(
+      "CREATE TABLE snapshot(id INTEGER PRIMARY KEY, model TEXT NOT NULL, head TEXT NOT NULL,"
+      " key BLOB NOT NULL, hash INTEGER NOT NULL, length INTEGER NOT NULL, kind INTEGER NOT NULL,"
+      " has_logits INTEGER NOT NULL, bytes INTEGER NOT NULL, file TEXT NOT NULL, last_use INTEGER NOT NULL,"
+      " UNIQUE(model, head, key));"
+      "CREATE INDEX snapshot_length ON snapshot(model, length);"
+      "CREATE TABLE page(id INTEGER PRIMARY KEY, model TEXT NOT NULL, key BLOB NOT NULL,"
+      " bytes INTEGER NOT NULL, file TEXT NOT NULL, UNIQUE(model, key));"
+      "CREATE TABLE snapshot_page(snapshot INTEGER NOT NULL, place INTEGER NOT NULL, page INTEGER NOT NULL,"
+      " PRIMARY KEY(snapshot, place)) WITHOUT ROWID;"
+      "CREATE INDEX page_use ON snapshot_page(page);"
+      "PRAGMA user_version = 1");
+  transaction.commit();
+}
+
+void DiskIndex::check() {
+  SqliteStatement s(database_, "PRAGMA integrity_check");
+  while (s.step())
+    if (s.text(0) != "ok")
+      throw Error(ErrorCode::kCorruptData, "prefix cache index: expected a sound file, got: " + s.text(0));
+}
+
+std::vector<DiskIndex::Row> DiskIndex::candidates(const std::string& model,
+                                                  const std::optional<std::string>& head, int longer_than,
+                                                  int length) {
+  SqliteStatement s(database_,
+                    "SELECT id, hash, length, head, file FROM snapshot WHERE model = ?1 AND length > ?2"
+                    " AND length <= ?3 AND (?4 = '' OR head = ?4) ORDER BY length DESC, has_logits DESC");
+  s.bind(model).bind(longer_than).bind(length).bind(head.value_or(""));
+  std::vector<Row> rows;
+  while (s.step()) rows.push_back(row_of(s));
+  return rows;
+}
+
+std::vector<DiskIndex::Row> DiskIndex::other_models(const std::string& model, int length) {
+  SqliteStatement s(database_,
+                    "SELECT id, hash, length, head, file FROM snapshot WHERE model != ?1 AND length <= ?2");
+  s.bind(model).bind(length);
+  std::vector<Row> rows;
+  while (s.step()) rows.push_back(row_of(s));
+  return rows;
+}
+
+bool DiskIndex::has_snapshot(const Entry& e) {
+  SqliteStatement s(database_,
+                    "SELECT 1 FROM snapshot WHERE model = ? AND head = ? AND key = ? AND has_logits >= ?"
+                    " AND hash = ? AND length = ?");
+  s.bind(e.model).bind(e.head).bind(blob_of(e.key)).bind(e.has_logits ? 1 : 0);
+  return s.bind(static_cast<std::int64_t>(e.hash)).bind(e.length).step();
+}
+
+bool DiskIndex::has_page(const std::string& model, const PrefixDigest& key) {
+  SqliteStatement s(database_, "SELECT 1 FROM page WHERE model = ? AND key = ?");
+  return s.bind(model).bind(blob_of(key)).step();
+}
+
+std::vector<DiskIndex::StoredPage> DiskIndex::pages_of(std::int64_t snapshot) {
+  SqliteStatement s(database_,
+                    "SELECT page.id, page.key, page.file FROM snapshot_page JOIN page ON page.id = page"
+                    " WHERE snapshot = ? ORDER BY place");
+  s.bind(snapshot);
+  std::vector<StoredPage> pages;
+  while (s.step()) pages.push_back({s.integer(0), digest_of(s.blob(1)), s.text(2)});
+  return pages;
+}
+
+bool DiskIndex::has_row(std::int64_t snapshot) {
+  SqliteStatement s(database_, "SELECT 1 FROM snapshot WHERE id = ?");
+  return s.bind(snapshot).step();
+}
+
+DiskIndex::Inserted DiskIndex::insert(const Entry& e, const std::vector<Page>& pages) {
+  Inserted result;
+  const auto give_up = [&](Outcome outcome) {
+    result.outcome = outcome;
+    result.unused = {e.file};
+    for (const Page& page : pages)
+      if (!page.file.empty()) result.unused.push_back(page.file);
+    return result;
+  };
+  SqliteTransaction transaction(database_);
+  SnapshotClass kind = e.kind;
+  std::optional<std::int64_t> twin;
+  {
+    SqliteStatement s(database_,
+                      "SELECT id, kind, has_logits, hash, length FROM snapshot"
+                      " WHERE model = ? AND head = ? AND key = ?");
+    if (s.bind(e.model).bind(e.head).bind(blob_of(e.key)).step()) {
+      // A row that contradicts its key is damaged and gives way.
+      const bool is_sound = s.integer(3) == static_cast<std::int64_t>(e.hash) && s.integer(4) == e.length;
+      if (is_sound && (s.integer(2) != 0 || !e.has_logits)) return give_up(Outcome::kKnown);
+      twin = s.integer(0);
+      kind = static_cast<SnapshotClass>(std::min<std::int64_t>(s.integer(1), static_cast<int>(kind)));
+    }
+  }
+  std::vector<std::int64_t> page_ids;
+  for (const Page& page : pages) {
+    SqliteStatement known(database_, "SELECT id FROM page WHERE model = ? AND key = ?");
+    if (known.bind(page.model).bind(blob_of(page.key)).step()) {
+      page_ids.push_back(known.integer(0));
+      if (!page.file.empty()) result.unused.push_back(page.file);  // another process was faster
+      continue;
+    }
+    if (page.file.empty()) return give_up(Outcome::kPageMissing);
+    SqliteStatement s(database_, "INSERT INTO page(model, key, bytes, file) VALUES(?, ?, ?, ?)");
+    s.bind(page.model).bind(blob_of(page.key)).bind(page.bytes).bind(page.file).step();
+    page_ids.push_back(database_.last_insert_id());
+  }
+  if (twin) {
+    for (std::string& file : drop(*twin)) result.unused.push_back(std::move(file));
+  }
+  SqliteStatement s(
+      database_,
+      "INSERT INTO snapshot(model, head, key, hash, length, kind, has_logits, bytes, file, last_use)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  s.bind(e.model).bind(e.head).bind(blob_of(e.key)).bind(static_cast<std::int64_t>(e.hash));
+  s.bind(e.length).bind(static_cast<int>(kind)).bind(e.has_logits ? 1 : 0).bind(e.bytes).bind(e.file);
+  s.bind(now()).step();
+  const std::int64_t id = database_.last_insert_id();
+  for (std::size_t place = 0; place < page_ids.size(); ++place) {
+    SqliteStatement link(database_, "INSERT INTO snapshot_page(snapshot, place, page) VALUES(?, ?, ?)");
+    link.bind(id).bind(static_cast<std::int64_t>(place)).bind(page_ids[place]).step();
+  }
+  transaction.commit();
+  return result;
+}
+
+void DiskIndex::touch(const Entry& e, SnapshotClass kind) {
+  SqliteStatement s(
+      database_,
+      "UPDATE snapshot SET last_use = ?, kind = min(kind, ?) WHERE model = ? AND head = ? AND key = ?");
+  s.bind(now()).bind(static_cast<int>(kind)).bind(e.model).bind(e.head).bind(blob_of(e.key)).step();
+}
+
+void DiskIndex::touch(std::int64_t snapshot) {
+  SqliteStatement s(database_, "UPDATE snapshot SET last_use = ? WHERE id = ?");
+  s.bind(now()).bind(snapshot).step();
+}
+
+/// Removes the row of a snapshot inside a transaction; its pages stay until `drop_unused_pages`.
+std::vector<std::string> DiskIndex::drop(std::int64_t snapshot) {
+  std::vector<std::string> files;
+  SqliteStatement file(database_, "SELECT file FROM snapshot WHERE id = ?");
+  if (file.bind(snapshot).step()) files.push_back(file.text(0));
+  SqliteStatement links(database_, "DELETE FROM snapshot_page WHERE snapshot = ?");
+  links.bind(snapshot).step();
+  SqliteStatement row(database_, "DELETE FROM snapshot WHERE id = ?");
+  row.bind(snapshot).step();
+  return files;
+}
+
+std::vector<std::string> DiskIndex::drop_unused_pages() {
+  std::vector<std::string> files;
+  SqliteStatement s(database_,
+                    "DELETE FROM page WHERE NOT EXISTS (SELECT 1 FROM snapshot_page WHERE page = page.id)"
+                    " RETURNING file");
+  while (s.step()) files.push_back(s.text(0));
+  return files;
+}
+
+std::vector<std::string> DiskIndex::remove_snapshot(std::int64_t snapshot) {
+  SqliteTransaction transaction(database_);
+  std::vector<std::string> files = drop(snapshot);
+  for (std::string& file : drop_unused_pages()) files.push_back(std::move(file));
+  transaction.commit();
+  return files;
+}
+
+std::vector<std::string> DiskIndex::remove_page(std::int64_t page) {
+  SqliteTransaction transaction(database_);
+  std::vector<std::int64_t> users;
+  {
+    SqliteStatement s(database_, "SELECT DISTINCT snapshot FROM snapshot_page WHERE page = ?");
+    s.bind(page);
+    while (s.step()) users.push_back(s.integer(0));
+  }
+  std::vector<std::string> files;
+  for (const std::int64_t user : users)
+    for (std::string& file : drop(user)) files.push_back(std::move(file));
+  for (std::string& file : drop_unused_pages()) files.push_back(std::move(file));
+  transaction.commit();
+  return files;
+}
+
+std::vector<std::string> DiskIndex::evict(std::int64_t budget, int& evicted) {
+  std::vector<std::string> files;
+  while (bytes() > budget) {
+    SqliteTransaction transaction(database_);
+    std::int64_t victim = 0;
+    {
+      SqliteStatement s(database_, "SELECT id FROM snapshot ORDER BY kind DESC, last_use LIMIT 1");
+      if (!s.step()) break;
+      victim = s.integer(0);
+    }
+    for (std::string& file : drop(victim)) files.push_back(std::move(file));
+    for (std::string& file : drop_unused_pages()) files.push_back(std::move(file));
+    transaction.commit();
+    ++evicted;
+  }
+  return files;
+}
+
+std::int64_t DiskIndex::bytes() {
+  SqliteStatement s(
+      database_,
+      "SELECT (SELECT ifnull(sum(bytes), 0) FROM snapshot) + (SELECT ifnull(sum(bytes), 0) FROM page)");
+  s.step();
+  return s.integer(0);
+}
+
+std::int64_t DiskIndex::entries() {
+  SqliteStatement s(database_, "SELECT count(*) FROM snapshot");
+  s.step();
+  return s.integer(0);
+}
+
+std::vector<std::string> DiskIndex::files() {
+  SqliteStatement s(database_, "SELECT file FROM snapshot UNION ALL SELECT file FROM page");
+  std::vector<std::string> files;
+  while (s.step()) files.push_back(s.text(0));
+  return files;
+}
+
+}  // namespace mererun

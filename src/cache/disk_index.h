@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/prefix_digest.h"
+#include "cache/snapshot.h"
+#include "cache/sqlite_database.h"
+
+namespace mererun {
+
+/// What the disk store holds: snapshots, the pages they share, and the files of both, in one SQLite file that
+/// several processes may use.
+///
+/// File names are relative to the store's folder and never used twice, so that a file that one process drops
+/// can't be one that another has just written. Errors: kIo, kCorruptData. Thread-safety: one thread at a
+/// time.
+class DiskIndex {
+ public:
+  struct Page {
+    std::string model;  // what determines its bytes: the trunk, and for a head page the head too
+    PrefixDigest key{};
+    std::int64_t bytes = 0;
+    std::string file;  // empty: believed to be stored already
+  };
+  struct Entry {
+    std::string model, head;  // head is empty where no draft history is kept
+    PrefixDigest key{};
+    std::uint64_t hash = 0;  // hash_tokens of the ids
+    int length = 0;
+    SnapshotClass kind = SnapshotClass::kPrompt;
+    bool has_logits = false;
+    std::int64_t bytes = 0;
+    std::string file;
+  };
+  struct Row {
+    std::int64_t id = 0;
+    std::uint64_t hash = 0;
+    int length = 0;
+    bool has_head = false;
+    std::string file;
+  };
+  struct StoredPage {
+    std::int64_t id = 0;
+    PrefixDigest key{};
+    std::string file;
+  };
+  enum class Outcome {
+    kStored,
+    kKnown,        // a twin that knows as much is there
+    kPageMissing,  // a page that was believed to be stored has gone
+  };
+  struct Inserted {
+    Outcome outcome = Outcome::kStored;
+    std::vector<std::string> unused;  // files that nothing refers to now
+  };
+
+  DiskIndex(const std::filesystem::path& folder, SqliteDatabase::Mode mode);
+
+  /// Errors: kCorruptData if SQLite finds damage.
+  void check();
+
+  /// Snapshots of a model with more than `longer_than` and at most `length` tokens, longest first; `head`:
+  /// only those with a history of that head.
+  std::vector<Row> candidates(const std::string& model, const std::optional<std::string>& head,
+                              int longer_than, int length);
+  /// Hashes and lengths of what other models have stored.
+  std::vector<Row> other_models(const std::string& model, int length);
+  bool has_snapshot(const Entry& entry);
+  bool has_page(const std::string& model, const PrefixDigest& key);
+  std::vector<StoredPage> pages_of(std::int64_t snapshot);
+  bool has_row(std::int64_t snapshot);
+
+  Inserted insert(const Entry& entry, const std::vector<Page>& pages);
+  /// Marks as used now, and keeps the better class.
+  void touch(const Entry& entry, SnapshotClass kind);
+  void touch(std::int64_t snapshot);
+  /// Drops a snapshot, or every snapshot that refers to a page. Returns the files to remove.
+  std::vector<std::string> remove_snapshot(std::int64_t snapshot);
+  std::vector<std::string> remove_page(std::int64_t page);
+  /// Drops entries until at most `budget` bytes remain, by class from kInterval up, then by least recent use.
+  /// Returns the files to remove; counts the entries in `evicted`.
+  std::vector<std::string> evict(std::int64_t budget, int& evicted);
+
+  std::int64_t bytes();
+  std::int64_t entries();
+  std::vector<std::string> files();
+
+ private:
+  void create();
+  std::vector<std::string> drop(std::int64_t snapshot);
+  std::vector<std::string> drop_unused_pages();
+
+  SqliteDatabase database_;
+};
+
+/// The index's file name inside the folder.
+inline constexpr const char* kIndexFile = "index.sqlite";
+
+}  // namespace mererun

@@ -1,0 +1,286 @@
+#include "cache/disk_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cache/disk_repair.h"
+#include "cache/disk_writer.h"
+#include "cache/token_hash.h"
+
+namespace mererun {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Held shared for as long as a process uses a folder; whoever gets it alone may repair.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : fd_(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
+  ~FolderLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  bool is_open() const { return fd_ >= 0; }
+  bool try_alone() const { return fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+  void share() const {
+    if (fd_ >= 0) ::flock(fd_, LOCK_SH);
+  }
+
+ private:
+  int fd_;
+};
+
+class FolderStore final : public DiskStore {
+ public:
+  FolderStore(Ops& ops, const StateGeometry& geometry, const StatePools& pools, DiskStoreOptions options,
+              std::unique_ptr<FolderLock> lock, bool writes)
+      : ops_(ops), geometry_(geometry), pools_(pools), options_(std::move(options)), lock_(std::move(lock)) {
+    if (writes) writer_ = std::make_unique<DiskWriter>(options_);
+    index_ = std::make_unique<DiskIndex>(
+        options_.folder, writes ? SqliteDatabase::Mode::kReadWrite : SqliteDatabase::Mode::kReadOnly);
+  }
+
+  Answer find(const Query& query) override {
+    Answer answer;
+    try {
+      search(query, answer);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kDevice) throw;
+      warn(error.what());
+      answer.met_corrupt |= error.code() == ErrorCode::kCorruptData;
+    }
+    return answer;
+  }
+
+  void offer(const std::shared_ptr<const Snapshot>& snapshot) override {
+    if (!writer_) return;
+    try {
+      enqueue(*snapshot);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kDevice) throw;
+      warn(error.what());
+      writer_->count_skipped("failed");
+    }
+  }
+
+  void flush() override {
+    if (writer_) writer_->flush();
+  }
+
+  DiskStoreStatistics statistics() override {
+    return writer_ ? writer_->statistics() : DiskStoreStatistics{};
+  }
+
+ private:
+  enum class Load { kDone, kOther, kGone, kCorrupt };
+
+  void search(const Query& query, Answer& answer) {
+    std::vector<std::uint64_t> hashes{0};
+    for (const TokenId id : query.prompt) hashes.push_back(extend_hash(hashes.back(), id));
+    const auto matches = [&](const DiskIndex::Row& row) {
+      return row.length > 0 && row.length < static_cast<int>(hashes.size()) &&
+             hashes[static_cast<std::size_t>(row.length)] == row.hash;
+    };
+    const int length = static_cast<int>(query.prompt.size());
+    const std::optional<std::string> head = query.needs_history ? std::optional(options_.head) : std::nullopt;
+    for (const DiskIndex::Row& row : index_->candidates(options_.model, head, query.longer_than, length)) {
+      if (!matches(row)) continue;
+      switch (load(row, query, answer)) {
+        case Load::kDone:
+          if (writer_) writer_->push(DiskWriter::TouchRow{row.id});
+          return;
+        case Load::kCorrupt: answer.met_corrupt = true; break;
+        case Load::kOther:
+        case Load::kGone: break;
+      }
+    }
+    if (query.longer_than > 0 || answer.met_corrupt) return;
+    for (const DiskIndex::Row& row : index_->other_models(options_.model, length))
+      if (matches(row)) answer.is_of_other_model = true;
+  }
+
+  Load load(const DiskIndex::Row& row, const Query& query, Answer& answer) {
+    std::optional<SnapshotFile::Content> content;
+    try {
+      content = SnapshotFile::read(options_.folder / row.file, geometry_);
+    } catch (const Error& error) {
+      return missing(row, error);
+    }
+    const bool is_ours = content && content->model == options_.model &&
+                         content->image.has_history == !content->head.empty() &&
+                         static_cast<int>(content->image.ids.size()) == row.length &&
+                         hash_tokens(content->image.ids) == row.hash;
+    if (!is_ours) return drop_snapshot(row);
+    SnapshotImage& image = content->image;
+    if (!std::equal(image.ids.begin(), image.ids.end(), query.prompt.begin(),
+                    query.prompt.begin() + static_cast<std::ptrdiff_t>(image.ids.size())))
+      return Load::kOther;  // equal hashes of different ids
+    if (query.needs_history && !image.has_history) return Load::kOther;
+    // Another head's history is of no use to this one.
+    if (image.has_history && content->head != options_.head) forget_history(image);
+    const std::vector<DiskIndex::StoredPage> pages = index_->pages_of(row.id);
+    try {
+      answer.snapshot =
+          restore_image(ops_, geometry_, pools_, std::move(image),
+                        [&](std::size_t i, const PageImage& page) { return page_at(i, page, pages, query); });
+    } catch (const BadPage& bad) {
+      return drop_page(row, bad);
+    }
+    return Load::kDone;
+  }
+
+  static void forget_history(SnapshotImage& image) {
+    image.has_history = false;
+    image.evaluated = 0;
+    image.head_tail.clear();
+    image.waiting_rows.clear();
+    image.waiting_tokens.clear();
+    std::erase_if(image.pages, [](const PageImage& page) { return page.is_head; });
+  }
+
+  struct BadPage {
+    std::optional<std::int64_t> id;  // absent: the index has no such page for the snapshot
+    std::string why;
+  };
+
+  /// A whole page: shared with the prefix at hand, else read, verified and uploaded.
+  KvPageRef page_at(std::size_t i, const PageImage& wanted, const std::vector<DiskIndex::StoredPage>& stored,
+                    const Query& query) {
+    if (query.base != nullptr) {
+      const SequenceState& base = query.base->state();
+      const KvCache* cache =
+          wanted.is_head
+              ? (base.history() && query.base->has_whole_history() ? &base.history()->cache() : nullptr)
+              : &base.kv();
+      if (cache != nullptr && i < static_cast<std::size_t>(cache->length() / kKvPagePositions))
+        return cache->share_pages()[i];
+    }
+    const auto at = std::find_if(stored.begin(), stored.end(),
+                                 [&](const DiskIndex::StoredPage& page) { return page.key == wanted.key; });
+    if (at == stored.end()) throw BadPage{std::nullopt, "a page is not in the index"};
+    std::optional<PageFile::Content> content;
+    try {
+      content = PageFile::read(options_.folder / at->file);
+    } catch (const Error& error) {
+      throw BadPage{at->id, error.what()};
+    }
+    KvPagePool& pool = wanted.is_head ? *pools_.head : *pools_.trunk;
+    if (!content || content->page.key != wanted.key || content->page.is_head != wanted.is_head ||
+        content->model != (wanted.is_head ? options_.head : options_.model) ||
+        content->page.bytes.size() != pool.geometry().page_bytes())
+      throw BadPage{at->id, fmt::format("{}: expected a whole page, got a damaged file", at->file)};
+    KvPageRef page = pool.acquire();
+    ops_.upload(page->bytes.data(), content->page.bytes.data(), content->page.bytes.size());
+    return page;
+  }
+
+  /// The file can't be read: dropped by somebody else meanwhile, or lost.
+  Load missing(const DiskIndex::Row& row, const Error& error) {
+    if (!index_->has_row(row.id)) return Load::kGone;
+    warn(error.what());
+    return drop_snapshot(row);
+  }
+
+  Load drop_snapshot(const DiskIndex::Row& row) {
+    if (!index_->has_row(row.id)) return Load::kGone;
+    log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}: damaged, dropped\"", row.file);
+    if (writer_) {
+      writer_->count_corrupt();
+      writer_->push(DiskWriter::RemoveSnapshot{row.id});
+    }
+    return Load::kCorrupt;
+  }
+
+  Load drop_page(const DiskIndex::Row& row, const BadPage& bad) {
+    if (!index_->has_row(row.id)) return Load::kGone;
+    log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}; dropped with what needs it\"", bad.why);
+    if (writer_) {
+      writer_->count_corrupt();
+      if (bad.id) {
+        writer_->push(DiskWriter::RemovePage{*bad.id});
+      } else {
+        writer_->push(DiskWriter::RemoveSnapshot{row.id});
+      }
+    }
+    return Load::kCorrupt;
+  }
+
+  void enqueue(const Snapshot& snapshot) {
+    const bool has_history = snapshot.has_whole_history() && !options_.head.empty();
+    DiskIndex::Entry entry{.model = options_.model,
+                           .head = has_history ? options_.head : "",
+                           .key = PrefixDigests(snapshot.ids()).whole(),
+                           .hash = hash_tokens(snapshot.ids()),
+                           .length = snapshot.length(),
+                           .kind = snapshot.kind(),
+                           .has_logits = !snapshot.logits().empty(),
+                           .bytes = 0,
+                           .file = {}};
+    if (index_->has_snapshot(entry))
+      return writer_->push(DiskWriter::Touch{std::move(entry), snapshot.kind()});
+    std::size_t bytes = snapshot.exclusive_bytes();
+    if (bytes > static_cast<std::size_t>(options_.budget_bytes)) return writer_->count_skipped("too-large");
+    for (const KvPageRef& page : snapshot.pages()) bytes += page->bytes.size_bytes();
+    if (!writer_->has_room(bytes)) return writer_->count_skipped("queue");
+    DiskWriter::Write write;
+    const auto name_of_page = [&](const PageImage& page) {
+      return DiskWriter::PageName{page.is_head ? options_.head : options_.model, page.key};
+    };
+    write.image = take_image(snapshot, [&](const PageImage& page) {
+      const DiskWriter::PageName name = name_of_page(page);
+      return !writer_->will_store(name) && !index_->has_page(name.first, name.second);
+    });
+    if (!has_history) forget_history(write.image);
+    for (const PageImage& page : write.image.pages) write.pages.push_back(name_of_page(page));
+    write.entry = std::move(entry);
+    writer_->push(std::move(write));
+  }
+
+  void warn(const std::string& what) {
+    if (warned_.insert(what).second && warned_.size() <= 20)
+      log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}\"", what);
+  }
+
+  Ops& ops_;
+  StateGeometry geometry_;
+  StatePools pools_;
+  DiskStoreOptions options_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<DiskIndex> index_;  // of the engine's thread
+  std::unique_ptr<DiskWriter> writer_;
+  std::set<std::string> warned_;
+};
+
+}  // namespace
+
+std::unique_ptr<DiskStore> open_disk_store(Ops& ops, const StateGeometry& geometry, const StatePools& pools,
+                                           const DiskStoreOptions& options) {
+  std::error_code ignored;
+  if (fs::create_directories(options.folder, ignored))
+    fs::permissions(options.folder, fs::perms::owner_all, ignored);
+  auto lock = std::make_unique<FolderLock>(options.folder);
+  const bool writes = lock->is_open() && ::access(options.folder.c_str(), W_OK) == 0;
+  try {
+    if (writes && lock->try_alone()) repair_folder(options.folder);
+    lock->share();
+    return std::make_unique<FolderStore>(ops, geometry, pools, options, std::move(lock), writes);
+  } catch (const Error& error) {
+    log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"not used: {}\"", error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace mererun

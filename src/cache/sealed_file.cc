@@ -1,0 +1,202 @@
+#include "cache/sealed_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace mererun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'M', 'R', 'S', 'E', 'A', 'L', '0', '1'};
+constexpr std::size_t kHeaderBytes = 32;
+constexpr std::size_t kEntryBytes = 16;
+constexpr std::size_t kMaxSections = 64;
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+static_assert(std::endian::native == std::endian::little, "files are written as memory holds them");
+
+void put(std::byte* to, std::uint64_t value, std::size_t bytes) { std::memcpy(to, &value, bytes); }
+std::uint64_t get(const std::byte* from, std::size_t bytes) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, from, bytes);
+  return value;
+}
+
+std::size_t blocks(std::uint64_t payload) {
+  return static_cast<std::size_t>((payload + kBlock - 1) / kBlock);
+}
+
+/// Header and table with their checksum in place.
+std::vector<std::byte> make_head(std::span<const FileSection> sections) {
+  std::vector<std::byte> head(kHeaderBytes + kEntryBytes * sections.size());
+  std::uint64_t payload = 0;
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    std::byte* entry = head.data() + kHeaderBytes + kEntryBytes * i;
+    put(entry, sections[i].id, 4);
+    put(entry + 8, sections[i].bytes.size(), 8);
+    payload += sections[i].bytes.size();
+  }
+  std::memcpy(head.data(), kMagic, sizeof(kMagic));
+  put(head.data() + 8, sections.size(), 4);
+  put(head.data() + 16, payload, 8);
+  put(head.data() + 24, XXH3_64bits(head.data(), head.size()), 8);  // over zeros in its own place
+  return head;
+}
+
+[[noreturn]] void fail_io(const fs::path& path, const char* action, int code) {
+  throw Error(code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+              fmt::format("{}: expected to {} it, got {}", path.string(), action, std::strerror(code)));
+}
+
+/// An open descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void write_all(int fd, const fs::path& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), std::min<std::size_t>(bytes.size(), std::size_t{1} << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail_io(path, "write", n < 0 ? errno : EIO);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+/// Writes the payload and returns the checksums of its blocks.
+std::vector<std::uint64_t> write_payload(int fd, const fs::path& path,
+                                         std::span<const FileSection> sections) {
+  std::vector<std::uint64_t> sums;
+  XXH3_state_t* state = XXH3_createState();
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> guard(state, XXH3_freeState);
+  XXH3_64bits_reset(state);
+  std::size_t in_block = 0;
+  for (const FileSection& section : sections) {
+    std::span<const std::byte> rest = section.bytes;
+    while (!rest.empty()) {
+      const auto part = rest.first(std::min(rest.size(), kBlock - in_block));
+      XXH3_64bits_update(state, part.data(), part.size());
+      write_all(fd, path, part);
+      in_block += part.size();
+      rest = rest.subspan(part.size());
+      if (in_block < kBlock) continue;
+      sums.push_back(XXH3_64bits_digest(state));
+      XXH3_64bits_reset(state);
+      in_block = 0;
+    }
+  }
+  if (in_block > 0) sums.push_back(XXH3_64bits_digest(state));
+  return sums;
+}
+
+std::vector<std::byte> read_all(const fs::path& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) fail_io(path, "open", errno);
+  struct stat info = {};
+  if (::fstat(file.get(), &info) != 0) fail_io(path, "read", errno);
+  if (!S_ISREG(info.st_mode)) fail_io(path, "read", EINVAL);
+  std::vector<std::byte> data(static_cast<std::size_t>(info.st_size));
+  std::size_t done = 0;
+  while (done < data.size()) {
+    const ssize_t n = ::read(file.get(), data.data() + done, data.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_io(path, "read", errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  data.resize(done);
+  return data;
+}
+
+}  // namespace
+
+std::uint64_t SealedFile::size_of(std::span<const FileSection> sections) {
+  std::uint64_t payload = 0;
+  for (const FileSection& section : sections) payload += section.bytes.size();
+  return kHeaderBytes + kEntryBytes * sections.size() + payload + sizeof(std::uint64_t) * blocks(payload);
+}
+
+std::optional<SealedFile> SealedFile::read(const fs::path& path) {
+  SealedFile file;
+  file.data_ = read_all(path);
+  std::vector<std::byte>& data = file.data_;
+  if (data.size() < kHeaderBytes || std::memcmp(data.data(), kMagic, sizeof(kMagic)) != 0)
+    return std::nullopt;
+  const std::uint64_t sections = get(data.data() + 8, 4);
+  const std::uint64_t payload = get(data.data() + 16, 8);
+  const std::uint64_t head_sum = get(data.data() + 24, 8);
+  const std::size_t head = kHeaderBytes + kEntryBytes * static_cast<std::size_t>(sections);
+  if (sections > kMaxSections || head > data.size() || payload > data.size() - head) return std::nullopt;
+  if (data.size() != head + payload + sizeof(std::uint64_t) * blocks(payload)) return std::nullopt;
+  put(data.data() + 24, 0, 8);
+  if (XXH3_64bits(data.data(), head) != head_sum) return std::nullopt;
+  std::size_t offset = head;
+  for (std::size_t i = 0; i < sections; ++i) {
+    const std::byte* entry = data.data() + kHeaderBytes + kEntryBytes * i;
+    const std::uint64_t bytes = get(entry + 8, 8);
+    if (bytes > head + payload - offset) return std::nullopt;
+    file.places_.push_back(
+        {static_cast<std::uint32_t>(get(entry, 4)), offset, static_cast<std::size_t>(bytes)});
+    offset += static_cast<std::size_t>(bytes);
+  }
+  if (offset != head + payload) return std::nullopt;
+  for (std::size_t i = 0; i < blocks(payload); ++i) {
+    const std::size_t begin = head + i * kBlock;
+    const std::size_t bytes = std::min<std::size_t>(kBlock, head + payload - begin);
+    if (XXH3_64bits(data.data() + begin, bytes) != get(data.data() + head + payload + 8 * i, 8))
+      return std::nullopt;
+  }
+  return file;
+}
+
+std::span<const std::byte> SealedFile::section(std::uint32_t id) const {
+  for (const Place& place : places_)
+    if (place.id == id) return std::span(data_).subspan(place.offset, place.bytes);
+  return {};
+}
+
+std::uint64_t SealedFile::write(const fs::path& path, std::span<const FileSection> sections) {
+  static std::atomic<unsigned> counter{0};
+  const fs::path temporary =
+      path.parent_path() / fmt::format("{}{}-{}", kTemporaryPrefix, ::getpid(), counter++);
+  const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.get() < 0) fail_io(temporary, "create", errno);
+  try {
+    write_all(file.get(), temporary, make_head(sections));
+    const std::vector<std::uint64_t> sums = write_payload(file.get(), temporary, sections);
+    write_all(file.get(), temporary, std::as_bytes(std::span(sums)));
+    if (::fsync(file.get()) != 0) fail_io(temporary, "sync", errno);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail_io(path, "create", errno);
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  return size_of(sections);
+}
+
+void sync_folder(const fs::path& folder) {
+  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() >= 0) ::fsync(file.get());
+}
+
+}  // namespace mererun

@@ -1,0 +1,116 @@
+#include "cache/sqlite_database.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include "base/error.h"
+
+namespace mererun {
+namespace {
+
+constexpr int kBusyMilliseconds = 5000;
+
+}  // namespace
+
+SqliteDatabase::SqliteDatabase(const std::filesystem::path& path, Mode mode) {
+  const bool writes = mode == Mode::kReadWrite;
+  // Beside a read-only folder there is no log to share: the file is read as it lies.
+  std::string name = path.string();
+  if (!writes) {
+    std::string escaped;
+    for (const char c : name)
+      escaped += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", c) : std::string(1, c);
+    name = "file:" + escaped + "?immutable=1";
+  }
+  const int flags = SQLITE_OPEN_NOMUTEX | (writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                                                  : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+  if (sqlite3_open_v2(name.c_str(), &db_, flags, nullptr) != SQLITE_OK) {
+    const std::string message = db_ != nullptr ? sqlite3_errmsg(db_) : "no memory";
+    sqlite3_close(db_);
+    throw Error(ErrorCode::kIo, fmt::format("{}: expected an index, got: {}", path.string(), message));
+  }
+  try {
+    sqlite3_busy_timeout(db_, kBusyMilliseconds);
+    if (writes) {
+      execute("PRAGMA journal_mode = WAL");
+      execute("PRAGMA synchronous = NORMAL");  // whole after any crash; the last entries may be missing
+    }
+  } catch (const Error&) {
+    sqlite3_close(db_);
+    throw;
+  }
+}
+
+SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(db_); }
+
+void SqliteDatabase::fail(std::string_view action) const {
+  const int code = sqlite3_errcode(db_) & 0xff;
+  const bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_FORMAT;
+  throw Error(damaged ? ErrorCode::kCorruptData : ErrorCode::kIo,
+              fmt::format("prefix cache index: expected to {}, got: {}", action, sqlite3_errmsg(db_)));
+}
+
+void SqliteDatabase::execute(const char* sql) {
+  if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail(sql);
+}
+
+std::int64_t SqliteDatabase::last_insert_id() const { return sqlite3_last_insert_rowid(db_); }
+
+SqliteStatement::SqliteStatement(const SqliteDatabase& database, const char* sql) : database_(database) {
+  if (sqlite3_prepare_v2(database.handle(), sql, -1, &statement_, nullptr) != SQLITE_OK) database.fail(sql);
+}
+
+SqliteStatement::~SqliteStatement() { sqlite3_finalize(statement_); }
+
+SqliteStatement& SqliteStatement::bind(std::int64_t value) {
+  if (sqlite3_bind_int64(statement_, next_++, value) != SQLITE_OK) database_.fail("bind a number");
+  return *this;
+}
+
+SqliteStatement& SqliteStatement::bind(const std::string& text) {
+  const int bytes = static_cast<int>(text.size());
+  if (sqlite3_bind_text(statement_, next_++, text.data(), bytes, SQLITE_TRANSIENT) != SQLITE_OK)
+    database_.fail("bind a text");
+  return *this;
+}
+
+SqliteStatement& SqliteStatement::bind(std::span<const std::uint8_t> blob) {
+  const int bytes = static_cast<int>(blob.size());
+  if (sqlite3_bind_blob(statement_, next_++, blob.data(), bytes, SQLITE_TRANSIENT) != SQLITE_OK)
+    database_.fail("bind bytes");
+  return *this;
+}
+
+bool SqliteStatement::step() {
+  const int result = sqlite3_step(statement_);
+  if (result == SQLITE_ROW) return true;
+  if (result != SQLITE_DONE) database_.fail("step through rows");
+  return false;
+}
+
+std::int64_t SqliteStatement::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+
+std::string SqliteStatement::text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  return text != nullptr ? std::string(text) : std::string();
+}
+
+std::string_view SqliteStatement::blob(int column) const {
+  const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+SqliteTransaction::SqliteTransaction(SqliteDatabase& database) : database_(database) {
+  database_.execute("BEGIN IMMEDIATE");
+}
+
+SqliteTransaction::~SqliteTransaction() {
+  if (open_) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void SqliteTransaction::commit() {
+  database_.execute("COMMIT");
+  open_ = false;
+}
+
+}  // namespace mererun

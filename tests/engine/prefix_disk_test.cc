@@ -1,0 +1,153 @@
+// The prefix cache across engines that share a folder: a restart replays exactly, damage costs a
+// recomputation.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "engine/run.h"
+#include "tests/engine/tiny_engine.h"
+#include "tests/support/models.h"
+
+namespace mererun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPlenty = std::size_t{256} << 20;
+
+class PrefixDisk : public ::testing::Test {
+ protected:
+  PrefixDisk() : folder_(testing::tiny_checkpoint_folder(temp_)) {}
+
+  std::unique_ptr<Engine> load(bool with_disk = true, Speculation speculation = Speculation::kOn) {
+    EngineOptions options = testing::engine_options_for(folder_, kPlenty);
+    options.process.speculation = speculation;
+    if (with_disk) options.prefix_cache_dir = temp_ / "cache";
+    return Engine::load(options);
+  }
+  static GenerateResult ask(Engine& engine, const std::vector<TokenId>& prompt, int tokens = 40) {
+    GenerateRequest r;
+    r.ids = prompt;
+    r.max_tokens = tokens;
+    r.ignores_eos = true;
+    r.full_depth = true;
+    return generate(engine, std::move(r));
+  }
+
+  testing::TempFolder temp_;
+  fs::path folder_;
+};
+
+void expect_equal(const GenerateResult& a, const GenerateResult& b) {
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(a.acceleration.draft_history_tokens, b.acceleration.draft_history_tokens);
+  EXPECT_EQ(a.acceleration.statistics.drafted(), b.acceleration.statistics.drafted());
+  EXPECT_EQ(a.acceleration.statistics.accepted_counts(), b.acceleration.statistics.accepted_counts());
+}
+
+/// The first drafts from a snapshot.
+std::vector<TokenId> first_drafts(Engine& engine, const std::vector<TokenId>& prompt) {
+  const auto snapshot = engine.prefix_cache().peek(prompt, true);
+  if (!snapshot) return {};
+  SequenceState state = snapshot->restore();
+  Sampler sampler({}, prompt);
+  const auto logits = snapshot->logits();
+  const TokenId pending =
+      static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  state.history()->append(state.last_hidden(), {&pending, 1});
+  std::vector<TokenId> drafts;
+  engine.drafter()->draft({state, pending, 4, sampler, nullptr}, drafts);
+  return drafts;
+}
+
+TEST_F(PrefixDisk, ARestartReplaysAllTokensWithTheSameFirstDrafts) {  // prefix.restart, B042, B052
+  const auto prompt = testing::random_ids(600, 256, 3);
+  GenerateResult before;
+  std::vector<TokenId> drafts;
+  {
+    const auto engine = load();
+    before = ask(*engine, prompt);
+    drafts = first_drafts(*engine, prompt);
+    ASSERT_EQ(drafts.size(), 4u);
+  }
+  const auto engine = load();
+  const GenerateResult after = ask(*engine, prompt);
+  EXPECT_EQ(after.prefix.outcome, "exact");
+  EXPECT_EQ(after.prefix.tier, "disk");
+  EXPECT_EQ(after.prefix.matched_tokens, 600);
+  expect_equal(after, before);
+  EXPECT_EQ(first_drafts(*engine, prompt), drafts);
+  EXPECT_EQ(engine->prefix_cache().counters().disk_hits, 1);
+  // The reply was kept too, and the conversation goes on from it.
+  auto next = prompt;
+  next.insert(next.end(), before.ids.begin(), before.ids.end());
+  const auto third = load();
+  const GenerateResult follow_up = ask(*third, next);
+  EXPECT_EQ(follow_up.prefix.matched_tokens, static_cast<int>(next.size()) - 1);
+  EXPECT_EQ(follow_up.prefix.kind, "reply");
+  const auto cold = load(false);
+  expect_equal(follow_up, ask(*cold, next));
+}
+
+TEST_F(PrefixDisk, ALongerPrefixOnDiskBeatsAShorterOneInMemory) {
+  const auto prompt = testing::random_ids(700, 256, 4);
+  const std::vector<TokenId> part(prompt.begin(), prompt.begin() + 300);
+  {
+    const auto engine = load();
+    ask(*engine, prompt);
+  }
+  const auto engine = load();
+  EXPECT_EQ(ask(*engine, part).prefix.matched_tokens, 0);
+  const GenerateResult got = ask(*engine, prompt);
+  EXPECT_EQ(got.prefix.matched_tokens, 700);
+  EXPECT_EQ(got.prefix.tier, "disk");
+  const auto cold = load(false);
+  expect_equal(got, ask(*cold, prompt));
+}
+
+TEST_F(PrefixDisk, DamagedFilesCostARecomputation) {
+  const auto prompt = testing::random_ids(600, 256, 5);
+  {
+    const auto engine = load();
+    ask(*engine, prompt);
+  }
+  for (const auto& file : fs::recursive_directory_iterator(temp_ / "cache")) {
+    if (file.path().extension() != ".snap") continue;
+    std::fstream f(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(static_cast<std::streamoff>(fs::file_size(file.path()) / 2));
+    f.put('?').put('!').put('?');
+  }
+  const auto engine = load();
+  const GenerateResult got = ask(*engine, prompt);
+  EXPECT_EQ(got.prefix.outcome, "miss");
+  EXPECT_EQ(got.prefix.reason, "corrupt");
+  EXPECT_EQ(engine->prefix_cache().counters().disk_corrupt, 1);
+  const auto cold = load(false);
+  expect_equal(got, ask(*cold, prompt));
+  engine->disk_store()->flush();
+  const auto again = load();
+  EXPECT_EQ(ask(*again, prompt).prefix.outcome, "exact") << "recomputed and stored again";
+}
+
+TEST_F(PrefixDisk, AProcessWithoutDraftsReadsWhatOneWithDraftsStored) {
+  const auto prompt = testing::random_ids(600, 256, 6);
+  GenerateResult before;
+  {
+    const auto engine = load();
+    before = ask(*engine, prompt);
+  }
+  {
+    const auto off = load(true, Speculation::kOff);
+    const GenerateResult got = ask(*off, prompt);
+    EXPECT_EQ(got.prefix.matched_tokens, 600);
+    EXPECT_EQ(got.ids, before.ids);
+  }
+  const auto on = load();
+  const GenerateResult got = ask(*on, prompt);
+  EXPECT_EQ(got.prefix.matched_tokens, 600);
+  expect_equal(got, before);
+}
+
+}  // namespace
+}  // namespace mererun
