@@ -91,4 +91,15 @@ struct CpuOptions {
 /// set that this machine lacks.
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options);
 
+struct CudaOptions {
+  int device = 0;
+  /// As in CpuOptions.
+  std::function<void(const void* data, std::size_t bytes)> on_converted;
+};
+/// CUDA kernels on one GPU of compute capability 8.0 or later. Errors: kUnsupported in a build without CUDA
+/// or without such a device; kDevice.
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
+/// GPUs that make_cuda_ops can be asked for; 0 in a build without CUDA and without a driver.
+int cuda_device_count();
+
 }  // namespace mererun

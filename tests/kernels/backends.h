@@ -26,6 +26,7 @@ inline std::vector<Backend> backends() {
       {"reference_baseline", reference::make_baseline_reference_ops},
   };
   all.push_back({"cpu", [] { return make_cpu_ops({}); }});
+  if (cuda_device_count() > 0) all.push_back({"cuda", [] { return make_cuda_ops({}); }});
   return all;
 }
 

@@ -1,0 +1,445 @@
+#pragma once
+
+#include "kernels/cuda/activation_codes.h"
+#include "kernels/cuda/affine_config.h"
+#include "kernels/cuda/affine_math.cuh"
+#include "kernels/cuda/affine_view.h"
+#include "kernels/cuda/device.cuh"
+
+namespace mererun::cuda {
+
+/// What every affine kernel is told beside its work.
+struct AffineLaunch {
+  AffineView layout;  // of all weights of the launch; `records` and `out` are the work's
+  ActivationCodes x;
+  int block = 0;  // staged: the block of x, and the columns of it that are used
+  int first_column = 0, columns = 0;
+  int slices = 1, split = 1, groups_per_block = 0;
+  float* partials = nullptr;  // split > 1: [unit][split][row tile][columns * 16]
+  int* tickets = nullptr;     // split > 1: [unit], zero before and after
+};
+
+/// Work of a launch: units of kRowTiles row tiles. A type with
+///   kGathered                            activations are read by index through the cache, not staged
+///   int units()
+///   const uint8_t* tile(u, r)            records of row tile r of unit u
+///   int columns(u), std::int64_t row(u, c)   gathered: columns of a unit and the row of x of each
+///   void store(u, r, column, row, value), store_pair(u, column, row, gate, up)
+///
+/// kCommon: groups of 64 with narrow sides, records flow through registers. Else any layout, read as it
+/// comes.
+template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
+struct AffineKernel {
+  static constexpr int kWarps = affine_warps(kColumnTiles);
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kHeld = affine_held(kColumnTiles, kRowTiles, kBits);
+  static constexpr int kColumns = 8 * kColumnTiles;
+  static constexpr int kJoinFloats = kColumns * kJoinPitch;
+  static constexpr int kResults = kColumns * kTileRows;  // of a row tile
+  static constexpr int kVectors = kColumns * 4;          // 16-byte vectors of a staged step
+
+  const Work& work;
+  const AffineLaunch& p;
+  int lane, warp, team, member, members, part;
+  int groups_first, group_begin, group_end;
+  int first_unit, unit_stride;
+
+  uint4* staged_codes;
+  float2* staged_sides;
+  float* joins;  // [2][warps][kJoinFloats]: one is written while the other is still read
+  int* flags;
+
+  __device__ AffineKernel(const Work& w, const AffineLaunch& launch, std::uint8_t* shared)
+      : work(w), p(launch) {
+    lane = static_cast<int>(threadIdx.x & 31);
+    warp = static_cast<int>(threadIdx.x / 32);
+    members = p.slices / p.split;
+    team = warp / members;
+    member = warp % members;
+    part = static_cast<int>(blockIdx.x) % p.split;
+    const int groups = p.layout.groups();
+    const int slice = part * members + member;
+    groups_first = numerics::slice_begin(part * members, p.slices, groups);
+    group_begin = numerics::slice_begin(slice, p.slices, groups);
+    group_end = numerics::slice_begin(slice + 1, p.slices, groups);
+    joins = reinterpret_cast<float*>(shared);
+    flags = reinterpret_cast<int*>(joins + 2 * kWarps * kJoinFloats);
+    staged_codes = reinterpret_cast<uint4*>(flags + 16);
+    staged_sides = reinterpret_cast<float2*>(staged_codes + p.groups_per_block * p.layout.steps() * kVectors);
+    const int blocks = static_cast<int>(gridDim.x) / p.split;
+    first_unit = static_cast<int>(blockIdx.x) / p.split + team * blocks;
+    unit_stride = blocks * (kWarps / members);
+  }
+
+  __device__ __forceinline__ void team_barrier() const {
+    if (members == 1) {
+      __syncwarp();
+    } else {
+      barrier(1 + team, 32 * members);
+    }
+  }
+
+  /// Activations of this block's groups into shared memory; columns past the last stay as they are, and so do
+  /// the results that come of them: nothing stores those.
+  __device__ void stage() {
+    const int steps = p.layout.steps();
+    const int wide = p.x.columns_of(p.block);
+    const int groups =
+        numerics::slice_begin((part + 1) * members, p.slices, p.layout.groups()) - groups_first;
+    const uint4* codes = p.x.codes + p.x.codes_offset(p.block) +
+                         (static_cast<std::int64_t>(groups_first) * steps * wide + p.first_column) * 4;
+    const int line = p.columns * 4;
+    for (int i = static_cast<int>(threadIdx.x); i < groups * steps * line; i += kThreads) {
+      const int step = i / line;
+      const int at = i - step * line;
+      copy_async16(staged_codes + step * kVectors + at,
+                   codes + static_cast<std::int64_t>(step) * wide * 4 + at);
+    }
+    const int padded = (wide + 1) & ~1;
+    const float2* sides = p.x.sides + p.x.sides_offset(p.block) +
+                          static_cast<std::int64_t>(groups_first) * padded + p.first_column;
+    for (int i = static_cast<int>(threadIdx.x); i < groups * p.columns; i += kThreads) {
+      const int g = i / p.columns;
+      staged_sides[g * kColumns + i - g * p.columns] =
+          sides[static_cast<std::int64_t>(g) * padded + i - g * p.columns];
+    }
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+  }
+
+  /// Where a lane finds the activations of a gathered unit: columns past the last repeat it.
+  struct Columns {
+    const uint4* codes[kColumnTiles];
+    int code_stride[kColumnTiles];  // vectors between steps
+    const float2* sides[kColumnTiles][2];
+    int side_stride[kColumnTiles][2];  // entries between groups
+  };
+
+  __device__ __forceinline__ void aim_columns(Columns& at, int unit) const {
+    if constexpr (Work::kGathered) {
+      const int last = work.columns(unit) - 1;
+      const auto aim = [&](int column, auto&& use) {
+        const std::int64_t row = work.row(unit, column < last ? column : last);
+        const int block = static_cast<int>(row / kBlockColumns);
+        use(block, static_cast<int>(row % kBlockColumns), p.x.columns_of(block));
+      };
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        aim(8 * n + lane / 4, [&](int block, int c, int wide) {
+          at.codes[n] = p.x.codes + p.x.codes_offset(block) + c * 4 + lane % 4;
+          at.code_stride[n] = wide * 4;
+        });
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          aim(8 * n + 2 * (lane % 4) + j, [&](int block, int c, int wide) {
+            at.sides[n][j] = p.x.sides + p.x.sides_offset(block) + c;
+            at.side_stride[n][j] = (wide + 1) & ~1;
+          });
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ uint4 read_activation(const Columns& at, int n, int step) const {
+    if constexpr (Work::kGathered) {
+      return __ldg(at.codes[n] + static_cast<std::int64_t>(step) * at.code_stride[n]);
+    } else {
+      return staged_codes[(step - groups_first * (kCommon ? 2 : p.layout.steps())) * kVectors + 32 * n +
+                          lane];
+    }
+  }
+
+  __device__ __forceinline__ float4 read_activation_sides(const Columns& at, int n, int g) const {
+    if constexpr (Work::kGathered) {
+      const float2 a = __ldg(at.sides[n][0] + static_cast<std::int64_t>(g) * at.side_stride[n][0]);
+      const float2 b = __ldg(at.sides[n][1] + static_cast<std::int64_t>(g) * at.side_stride[n][1]);
+      return make_float4(a.x, a.y, b.x, b.y);
+    } else {
+      return *reinterpret_cast<const float4*>(staged_sides + (g - groups_first) * kColumns + 8 * n +
+                                              2 * (lane % 4));
+    }
+  }
+
+  /// One common group of all row and column tiles. Steps outside, tiles inside: the products of a step depend
+  /// on nothing of each other.
+  __device__ __forceinline__ void add_record(const Record<kBits> (&record)[kRowTiles], const Columns& at,
+                                             int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
+    int high[kRowTiles][kColumnTiles][4] = {}, low[kRowTiles][kColumnTiles][4] = {};
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      std::uint32_t a[kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) record[r].operand(a[r], s);
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        const uint4 x = read_activation(at, n, 2 * g + s);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          multiply<kBits>(high[r][n], a[r], x.x, x.y);
+          multiply<kBits>(low[r][n], a[r], x.z, x.w);
+        }
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      const float4 d = read_activation_sides(at, n, g);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        add_group(acc[r][n], high[r][n], low[r][n], narrow_sides(record[r].sides), d);
+      }
+    }
+  }
+
+  /// One group of any layout, read where it lies.
+  __device__ __forceinline__ void add_any(const std::uint8_t* const (&tile)[kRowTiles], const Columns& at,
+                                          int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
+    const int steps = p.layout.steps();
+    const std::int64_t offset = static_cast<std::int64_t>(g) * p.layout.record_bytes();
+    int high[kRowTiles][kColumnTiles][4] = {}, low[kRowTiles][kColumnTiles][4] = {};
+    for (int s = 0; s < steps; ++s) {
+      std::uint32_t a[kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const std::uint8_t* codes = tile[r] + offset;
+        if constexpr (kBits == 4) {
+          const uint2 w = reinterpret_cast<const uint2*>(codes)[lane * steps + s];
+          unpack(a[r], w.x, w.y);
+        } else {
+          const uint4 w = reinterpret_cast<const uint4*>(codes)[32 * s + lane];
+          a[r][0] = w.x;
+          a[r][1] = w.y;
+          a[r][2] = w.z;
+          a[r][3] = w.w;
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        const uint4 x = read_activation(at, n, g * steps + s);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          multiply<kBits>(high[r][n], a[r], x.x, x.y);
+          multiply<kBits>(low[r][n], a[r], x.z, x.w);
+        }
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      const float4 d = read_activation_sides(at, n, g);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const RowSides sides =
+            read_sides(tile[r] + offset + p.layout.code_bytes(), lane / 4, p.layout.wide_sides);
+        add_group(acc[r][n], high[r][n], low[r][n], sides, d);
+      }
+    }
+  }
+
+  /// Calls use(i, result) for this thread's share of a row tile's results, result = column * 16 + row.
+  template <typename Use>
+  __device__ __forceinline__ void for_own_results(Use use) const {
+    if constexpr (kPaired) {  // i indexes registers
+#pragma unroll
+      for (int i = 0; i < kColumnTiles * 4; ++i) {
+        const int result = (i * members + member) * 32 + lane;
+        if (result < kResults) use(i, result);
+      }
+    } else {
+#pragma unroll 1
+      for (int result = member * 32 + lane; result < kResults; result += members * 32) use(0, result);
+    }
+  }
+
+  /// Joins the team's slices of every result and hands each row tile's values to use(r, i, result, value).
+  /// Calls alternate between two buffers (`turn`), so one barrier a row tile is enough: whoever writes a
+  /// buffer again has passed the barrier that every reader of it reached afterwards.
+  template <typename Use>
+  __device__ __forceinline__ void join(const float (&acc)[kRowTiles][kColumnTiles][4], int& turn,
+                                       Use use) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      float* buffer = joins + turn * kWarps * kJoinFloats;
+      turn = 1 - turn;
+      float* own = buffer + warp * kJoinFloats;
+      const float* first = buffer + team * members * kJoinFloats;
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int column = 8 * n + 2 * (lane % 4) + (e & 1);
+          own[column * kJoinPitch + lane / 4 + (e >> 1) * 8] = acc[r][n][e];
+        }
+      }
+      team_barrier();
+      for_own_results([&](int i, int result) {
+        const float* at = first + result / 16 * kJoinPitch + result % 16;
+        use(r, i, result, join_slices(members, [&](int s) { return at[s * kJoinFloats]; }));
+      });
+    }
+  }
+
+  __device__ __forceinline__ void store(int unit, int r, int i, int result, float value,
+                                        float (&gates)[kColumnTiles * 4]) const {
+    if constexpr (kPaired) {
+      if (r == 0) {
+        gates[i] = value;
+      } else {
+        work.store_pair(unit, result / 16, result % 16, gates[i], value);
+      }
+    } else {
+      work.store(unit, r, result / 16, result % 16, value);
+    }
+  }
+
+  /// split > 1: leaves this part's values and returns true in the team that arrives last.
+  __device__ __forceinline__ bool leave_part(int unit, const float (&acc)[kRowTiles][kColumnTiles][4],
+                                             int& turn) const {
+    float* to = p.partials + (static_cast<std::int64_t>(unit) * p.split + part) * kRowTiles * kResults;
+    join(acc, turn, [&](int r, int, int result, float value) { to[r * kResults + result] = value; });
+    __threadfence();
+    team_barrier();
+    if (member == 0 && lane == 0) {
+      const bool last = atomicAdd(p.tickets + unit, 1) == p.split - 1;
+      if (last) p.tickets[unit] = 0;
+      flags[team] = last;
+    }
+    team_barrier();
+    const bool last = flags[team] != 0;
+    __threadfence();
+    return last;
+  }
+
+  __device__ __forceinline__ void finish(int unit, const float (&acc)[kRowTiles][kColumnTiles][4],
+                                         int& turn) const {
+    float gates[kColumnTiles * 4];
+    if (p.split == 1) {
+      join(acc, turn,
+           [&](int r, int i, int result, float value) { store(unit, r, i, result, value, gates); });
+      return;
+    }
+    if (!leave_part(unit, acc, turn)) return;
+    const float* from = p.partials + static_cast<std::int64_t>(unit) * p.split * kRowTiles * kResults;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      for_own_results([&](int i, int result) {
+        const float value = join_slices(
+            p.split, [&](int s) { return __ldcg(from + (s * kRowTiles + r) * kResults + result); });
+        store(unit, r, i, result, value, gates);
+      });
+    }
+  }
+
+  // Records come in chunks of up to kHeld: while one chunk is multiplied, the next one loads. Chunk by chunk,
+  // not record by record: a warp has few counters to wait on, and waiting for one load of many in flight can
+  // mean waiting for all.
+  using Chunk = Record<kBits>[kHeld][kRowTiles];
+
+  /// Where the next chunk starts. Chunks of a slice are about equally long.
+  struct Cursor {
+    int unit, group, span;
+    const std::uint8_t* from[kRowTiles];
+  };
+  __device__ __forceinline__ void aim(Cursor& c, int units) const {
+    if (c.unit >= units) return;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      c.from[r] = work.tile(c.unit, r) + static_cast<std::int64_t>(group_begin) * Record<kBits>::kBytes;
+    }
+  }
+  __device__ __forceinline__ int length(const Cursor& c) const {
+    return group_end - c.group < c.span ? group_end - c.group : c.span;
+  }
+  __device__ __forceinline__ void load_next(Chunk& chunk, Cursor& c, int units) const {
+    if (c.unit >= units) return;
+    const int count = length(c);
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      if (j < count) {
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) chunk[j][r].load(c.from[r] + j * Record<kBits>::kBytes, lane);
+      }
+    }
+    c.group += c.span;
+    if (c.group < group_end) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) c.from[r] += c.span * Record<kBits>::kBytes;
+    } else {
+      c.group = group_begin;
+      c.unit += unit_stride;
+      aim(c, units);
+    }
+  }
+
+  __device__ void run_common(int units) {
+    const int groups = group_end - group_begin;
+    const int chunks = (groups + kHeld - 1) / kHeld;
+    Cursor cursor{first_unit, group_begin, (groups + chunks - 1) / chunks, {}};
+    aim(cursor, units);
+    Chunk next;
+    load_next(next, cursor, units);
+    if constexpr (!Work::kGathered) {
+      wait_for_predecessor();
+      stage();
+    }
+    int turn = 0;
+    for (int unit = first_unit; unit < units; unit += unit_stride) {
+      Columns at;
+      aim_columns(at, unit);
+      float acc[kRowTiles][kColumnTiles][4] = {};
+#pragma unroll 1
+      for (int base = group_begin; base < group_end; base += cursor.span) {
+        Chunk now;
+#pragma unroll
+        for (int j = 0; j < kHeld; ++j) {
+#pragma unroll
+          for (int r = 0; r < kRowTiles; ++r) now[j][r] = next[j][r];
+        }
+        load_next(next, cursor, units);
+        const int count = group_end - base < cursor.span ? group_end - base : cursor.span;
+#pragma unroll
+        for (int j = 0; j < kHeld; ++j) {
+          if (j < count) add_record(now[j], at, base + j, acc);
+        }
+      }
+      finish(unit, acc, turn);
+    }
+  }
+
+  __device__ void run_any(int units) {
+    int turn = 0;
+    if constexpr (!Work::kGathered) {
+      wait_for_predecessor();
+      stage();
+    }
+    for (int unit = first_unit; unit < units; unit += unit_stride) {
+      Columns at;
+      aim_columns(at, unit);
+      const std::uint8_t* tile[kRowTiles];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) tile[r] = work.tile(unit, r);
+      float acc[kRowTiles][kColumnTiles][4] = {};
+      for (int g = group_begin; g < group_end; ++g) add_any(tile, at, g, acc);
+      finish(unit, acc, turn);
+    }
+  }
+
+  __device__ void run() {
+    let_successor_start();
+    if constexpr (Work::kGathered) wait_for_predecessor();  // the list of work is the predecessor's
+    const int units = work.units();
+    if constexpr (kCommon) {
+      run_common(units);
+    } else {
+      run_any(units);
+    }
+  }
+};
+
+template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
+__global__ void __launch_bounds__(32 * affine_warps(kColumnTiles), 1)
+    affine_kernel(const __grid_constant__ Work work, const __grid_constant__ AffineLaunch p) {
+  extern __shared__ __align__(16) std::uint8_t affine_shared[];
+  AffineKernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, Work>(work, p, affine_shared).run();
+}
+
+}  // namespace mererun::cuda

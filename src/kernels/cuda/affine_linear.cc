@@ -1,0 +1,34 @@
+#include "kernels/cuda/affine_linear.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "kernels/cuda/affine_variants.h"
+
+namespace mererun::cuda {
+
+namespace {
+
+bool is_common(const AffineView& w) { return w.group == 64 && !w.wide_sides; }
+
+}  // namespace
+
+void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
+                const ActivationCodes& x) {
+  const AffineView& w = targets[0].weight;
+  const AffineVariant run = !is_common(w)        ? run_affine_any
+                            : w.stored_bits == 4 ? run_affine_4bit
+                                                 : run_affine_8bit;
+  run(context, scratch, targets, x);
+}
+
+void fail_no_room(const AffineView& layout) {
+  fail_expected(ErrorCode::kUnsupported, "linear", "rows that fit in shared memory",
+                fmt::format("{} columns in groups of {}", layout.in, layout.group));
+}
+
+bool can_pair(const AffineView& gate, const AffineView& up) {
+  return is_common(gate) && gate.stored_bits == 4 && gate.same_layout(up) && gate.out == up.out;
+}
+
+}  // namespace mererun::cuda

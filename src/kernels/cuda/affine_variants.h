@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+
+#include "kernels/cuda/affine_linear.h"
+
+namespace mererun::cuda {
+
+// The compiled forms of the quantised linear; run_affine picks one by layout. Each file builds one, so that
+// they compile side by side.
+
+using AffineVariant = void (*)(const LaunchContext&, AffineScratch&, std::span<const AffineTarget>,
+                               const ActivationCodes&);
+
+/// 4-bit codes, groups of 64, bf16 sides.
+void run_affine_4bit(const LaunchContext& context, AffineScratch& scratch,
+                     std::span<const AffineTarget> targets, const ActivationCodes& x);
+/// 8-bit codes, groups of 64, bf16 sides.
+void run_affine_8bit(const LaunchContext& context, AffineScratch& scratch,
+                     std::span<const AffineTarget> targets, const ActivationCodes& x);
+/// Every other layout.
+void run_affine_any(const LaunchContext& context, AffineScratch& scratch,
+                    std::span<const AffineTarget> targets, const ActivationCodes& x);
+
+}  // namespace mererun::cuda

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/cuda/attend_config.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/numerics.h"
+
+// What a block of the attention kernel keeps in shared memory, and how a tile of the cache gets there.
+
+namespace mererun::cuda {
+
+namespace nm = numerics;
+
+inline constexpr int kKeys = nm::kTilePositions;
+inline constexpr int kSegmentPositions = nm::kTilePositions * nm::kSegmentTiles;
+inline constexpr int kAttendWarps = kAttendThreads / 32;
+
+struct Attend {
+  Matrix<const float> q, q_gate;
+  const int* positions;
+  KvLayerView cache;
+  int heads, group, rows, block_queries, chunks;
+  float scale_log2e;
+  Matrix<float> out;
+  float* partials;  // [row * heads + head][chunk][m, l, o...]
+};
+
+/// A query's bookkeeping in shared memory.
+struct Query {
+  int visible;           // keys it sees; 0: no query
+  float tile_m, tile_l;  // of the tile at hand
+  float keep, add;       // factors that fold the tile into the segment
+  float segment_m, segment_l;
+  float whole_keep, whole_add;  // factors that fold the segment into the whole
+  float whole_m, whole_l;
+  int segment_first, segment_ends;  // the tile starts a segment; the segment ends with it
+  int whole_first;
+};
+
+/// Shared memory of a block, carved in this order.
+struct Shared {
+  std::uint32_t* keys;    // [64][pitch] pairs of int16
+  std::uint32_t* values;  // [64][(dim + 1) / 2]
+  float *key_scales, *value_scales;
+  float* q;                // [queries][dim padded to 4]
+  float* weights;          // [queries][64] scores, then exponentials
+  float* scaled;           // [queries][64] exponentials times the value's scale
+  float *segment, *whole;  // [queries][dim]
+  Query* queries;
+  int q_pitch, pitch, value_pitch;
+
+  template <AttendSpan kSpan>
+  __device__ static Shared carve(float* at, int dim, int queries) {
+    Shared s;
+    s.q_pitch = (dim + 3) & ~3;
+    s.pitch = key_pitch_words(dim);
+    s.value_pitch = (dim + 1) / 2;
+    s.q = at;  // first: read in vectors of four
+    at += queries * s.q_pitch;
+    s.weights = at;
+    at += queries * kKeys;
+    s.scaled = at;
+    at += queries * kKeys;
+    s.key_scales = at;
+    at += kKeys;
+    s.value_scales = at;
+    at += kKeys;
+    s.segment = at;
+    if (kSpan != AttendSpan::kTile) at += queries * dim;
+    s.whole = at;
+    if (kSpan == AttendSpan::kWhole) at += queries * dim;
+    s.queries = reinterpret_cast<Query*>(at);
+    at += queries * static_cast<int>(sizeof(Query) / 4);
+    s.keys = reinterpret_cast<std::uint32_t*>(at);
+    s.values = s.keys + kKeys * s.pitch;
+    return s;
+  }
+};
+
+__device__ __forceinline__ float low_code(std::uint32_t pair) {
+  return static_cast<float>(static_cast<std::int16_t>(pair & 0xffffu));
+}
+__device__ __forceinline__ float high_code(std::uint32_t pair) {
+  return static_cast<float>(static_cast<std::int16_t>(pair >> 16));
+}
+
+/// `count` vectors of codes into shared memory, `pitch` words apart; absent ones become zeros.
+__device__ inline void stage_codes(const std::int16_t* from, int dim, int count, std::uint32_t* to,
+                                   int pitch) {
+  const int tid = static_cast<int>(threadIdx.x);
+  if (dim % 8 == 0 && (reinterpret_cast<std::uintptr_t>(from) & 15) == 0) {
+    const int vectors = dim / 8;
+    constexpr int kAtOnce = 8;
+    for (int base = tid; base < kKeys * vectors; base += kAtOnce * kAttendThreads) {
+      uint4 v[kAtOnce];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int i = base + u * kAttendThreads;
+        v[u] = i < count * vectors ? reinterpret_cast<const uint4*>(from)[i] : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int i = base + u * kAttendThreads;
+        if (i >= kKeys * vectors) break;
+        const int key = i / vectors;
+        std::uint32_t* at = to + key * pitch + (i - key * vectors) * 4;
+        at[0] = v[u].x;
+        at[1] = v[u].y;
+        at[2] = v[u].z;
+        at[3] = v[u].w;
+      }
+    }
+    return;
+  }
+  const int words = (dim + 1) / 2;
+  for (int i = tid; i < kKeys * words; i += kAttendThreads) {
+    const int key = i / words;
+    const int d = i % words * 2;
+    std::uint32_t pair = 0;
+    if (key < count) {
+      const std::int16_t* at = from + static_cast<std::int64_t>(key) * dim + d;
+      pair = static_cast<std::uint16_t>(at[0]);
+      if (d + 1 < dim) pair |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(at[1])) << 16;
+    }
+    to[key * pitch + i % words] = pair;
+  }
+}
+
+__device__ inline void stage_tile(const Attend& p, const Shared& s, int kv_head, int first, int count) {
+  const int dim = p.cache.head_dim;
+  const std::byte* page = p.cache.pages[first / kKvPagePositions];  // a tile lies inside one page
+  const std::int64_t slot = static_cast<std::int64_t>(kv_head) * kKvPagePositions + first % kKvPagePositions;
+  stage_codes(reinterpret_cast<const std::int16_t*>(page + p.cache.key_codes) + slot * dim, dim, count,
+              s.keys, s.pitch);
+  stage_codes(reinterpret_cast<const std::int16_t*>(page + p.cache.value_codes) + slot * dim, dim, count,
+              s.values, s.value_pitch);
+  const int tid = static_cast<int>(threadIdx.x);
+  if (tid < count) {
+    s.key_scales[tid] = reinterpret_cast<const float*>(page + p.cache.key_scales)[slot + tid];
+    s.value_scales[tid] = reinterpret_cast<const float*>(page + p.cache.value_scales)[slot + tid];
+  }
+}
+
+}  // namespace mererun::cuda

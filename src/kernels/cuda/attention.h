@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/attend_config.h"
+#include "kernels/cuda/launch.h"
+
+namespace mererun::cuda {
+
+// Attention; params have been validated and hold at least one row.
+
+void run_attention_prepare(const LaunchContext& context, const AttentionPrepareParams& p);
+
+/// `partials` holds plan.partial_floats floats.
+void run_attend(const LaunchContext& context, const AttendParams& p, const AttendPlan& plan, float* partials);
+
+}  // namespace mererun::cuda

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "kernels/cuda/activation_codes.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/numerics.h"
+
+namespace mererun::cuda {
+
+inline constexpr int kCodeSpan = 128;  // elements a warp codes at once: at least one whole group
+
+/// Codes elements [first, first + 128) of row t by one warp, four a lane; group / 4 lanes share a group.
+/// `values` holds elements first + 4 * lane and the three after it; `live` is false past the row's end (whole
+/// groups).
+__device__ __forceinline__ void code_span(const ActivationCodes& to, int t, int first,
+                                          const float (&values)[4], bool live) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const int i = first + 4 * lane;
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const std::uint32_t u = numerics::bits_of(values[j]) & 0x7fffffffu;
+    most = u > most ? u : most;
+  }
+  const int width = to.group / 4;
+  const numerics::CodeScale scale = numerics::code_scale(warp_max(most, width));
+  std::uint32_t high = 0, low = 0;
+  int sum = 0;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int code = numerics::code_of(values[j], scale);
+    const int upper = (code + 128) >> 8;
+    sum += code;
+    high |= (static_cast<std::uint32_t>(upper) & 0xffu) << (8 * j);
+    low |= (static_cast<std::uint32_t>(code - 256 * upper) & 0xffu) << (8 * j);
+  }
+  sum = warp_add(sum, width);
+  if (!live) return;
+
+  const int block = t / kBlockColumns;
+  const int columns = to.columns_of(block);
+  const int c = t % kBlockColumns;
+  const int within = i % 32;
+  auto* words = reinterpret_cast<std::uint32_t*>(to.codes + to.codes_offset(block) +
+                                                 (static_cast<std::int64_t>(i / 32) * columns + c) * 4 +
+                                                 within % 16 / 4);
+  words[within / 16] = high;
+  words[2 + within / 16] = low;
+  if (lane % width == 0) {
+    const int padded = (columns + 1) & ~1;
+    float2* side = to.sides + to.sides_offset(block) + static_cast<std::int64_t>(i / to.group) * padded + c;
+    *side = make_float2(scale.divisor, scale.scale * static_cast<float>(sum));
+    if (c == columns - 1 && padded != columns) side[1] = make_float2(0, 0);
+  }
+}
+
+}  // namespace mererun::cuda

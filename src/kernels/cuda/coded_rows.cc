@@ -1,0 +1,50 @@
+#include "kernels/cuda/coded_rows.h"
+
+namespace mererun::cuda {
+
+namespace {
+
+bool is_same(const TensorView& a, const TensorView& b) {
+  return a.data == b.data && a.rows == b.rows && a.cols == b.cols && a.row_stride == b.row_stride;
+}
+
+/// Bytes from the first element to the end of the last one.
+std::size_t extent(const TensorView& v) {
+  if (v.empty() || v.rows <= 0) return 0;
+  return static_cast<std::size_t>((v.rows - 1) * v.row_stride + v.cols) * size_of(v.dtype);
+}
+
+}  // namespace
+
+ActivationCodes CodedRows::of(const LaunchContext& context, const TensorView& x, int group) {
+  const Form& form = forms_[group];
+  if (form.is_current && is_same(form.view, x)) return form.codes;
+  const ActivationCodes codes = prepare(context, x, group);
+  run_code_rows(context, x, codes);
+  return codes;
+}
+
+ActivationCodes CodedRows::prepare(const LaunchContext& context, const TensorView& x, int group) {
+  Form& form = forms_[group];
+  form.view = x;
+  form.codes.rows = x.rows;
+  form.codes.in = x.cols;
+  form.codes.group = group;
+  form.codes.codes = static_cast<uint4*>(form.code_memory.get(codes_bytes(x.rows, x.cols), context.stream));
+  form.codes.sides =
+      static_cast<float2*>(form.side_memory.get(sides_bytes(x.rows, x.cols, group), context.stream));
+  form.is_current = true;
+  return form.codes;
+}
+
+void CodedRows::forget(const void* data, std::size_t bytes) {
+  const auto* begin = static_cast<const unsigned char*>(data);
+  for (auto& [group, form] : forms_) {
+    const auto* own = static_cast<const unsigned char*>(form.view.data);
+    if (begin < own + extent(form.view) && own < begin + bytes) form.is_current = false;
+  }
+}
+
+void CodedRows::forget(const TensorView& view) { forget(view.data, extent(view)); }
+
+}  // namespace mererun::cuda

@@ -1,0 +1,311 @@
+#include "kernels/cuda/cuda_ops.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_memory.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/delta.h"
+#include "kernels/cuda/embed.h"
+#include "kernels/cuda/expert_linear.h"
+#include "kernels/cuda/experts.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/validate.h"
+
+namespace mererun::cuda {
+
+namespace {
+
+constexpr int kCommonGroup = 64;  // the group size whose codes a norm leaves for the linears after it
+
+const CudaWeight& own(const LinearWeight* weight) {
+  const auto* mine = dynamic_cast<const CudaWeight*>(weight);
+  if (mine == nullptr) {
+    fail_expected(ErrorCode::kInvalidArgument, "linear weight", "one that the cuda backend prepared",
+                  "another");
+  }
+  return *mine;
+}
+
+void tell_converted(const std::function<void(const void*, std::size_t)>& tell, const LinearSource& s) {
+  if (!tell) return;
+  for (int e = 0; e < s.experts; ++e) {
+    const std::int64_t row = e * s.rows_between_experts();
+    const auto part = [&](const void* array, std::int64_t row_bytes) {
+      if (array == nullptr || row_bytes == 0) return;
+      tell(static_cast<const unsigned char*>(array) + row * row_bytes,
+           static_cast<std::size_t>(row_bytes) * static_cast<std::size_t>(s.out));
+    };
+    part(s.weight, s.weight_row_bytes());
+    part(s.scales, s.scale_row_bytes());
+    part(s.biases, s.scale_row_bytes());
+  }
+}
+
+}  // namespace
+
+CudaOps::CudaOps(const CudaOptions& options)
+    : device_(device_info(options.device)),
+      context_{.stream = stream_.get(),
+               .device = options.device,
+               .multiprocessors = device_.multiprocessors,
+               .shared_bytes_per_block = device_.shared_bytes_per_block,
+               .shared_bytes_per_processor = device_.shared_bytes_per_processor,
+               .early_start = device_.major >= 9},
+      on_converted_(options.on_converted),
+      weights_(context_, stream_) {}
+
+CudaOps::~CudaOps() { cudaStreamSynchronize(stream_.get()); }
+
+Buffer CudaOps::allocate(std::size_t bytes) {
+  Buffer buffer = allocate_device(bytes);
+  zero(buffer.data(), bytes);
+  return buffer;
+}
+
+void CudaOps::upload(void* device, const void* host, std::size_t bytes) {
+  if (bytes == 0) return;
+  coded_.forget(device, bytes);
+  check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.get()), "cuda upload");
+}
+
+void CudaOps::download(void* host, const void* device, std::size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_.get()), "cuda download");
+  stream_.synchronize();
+}
+
+void CudaOps::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  coded_.forget(to, bytes);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()), "cuda copy");
+}
+
+void CudaOps::zero(void* device, std::size_t bytes) {
+  if (bytes == 0) return;
+  coded_.forget(device, bytes);
+  check(cudaMemsetAsync(device, 0, bytes, stream_.get()), "cuda zero");
+}
+
+void CudaOps::synchronize() { stream_.synchronize(); }
+
+LinearHandle CudaOps::prepare_linear(const LinearSource& source) {
+  validate(source);
+  auto weight = weights_.convert(source);
+  tell_converted(on_converted_, source);
+  return weight;
+}
+
+LinearHandle CudaOps::prepare_embedding(const LinearSource& source) {
+  validate(source);
+  auto weight = weights_.copy_embedding(source);
+  tell_converted(on_converted_, source);
+  return weight;
+}
+
+void CudaOps::embed_rows(const EmbedRowsParams& p) {
+  validate(p);
+  const auto* weight = dynamic_cast<const CudaEmbedding*>(p.weight);
+  if (weight == nullptr) {
+    fail_expected(ErrorCode::kInvalidArgument, "embedding", "one that the cuda backend prepared", "another");
+  }
+  if (p.out.rows == 0) return;
+  writes(p.out);
+  run_embed_rows(context_, weight->stored(), p.ids.row<const int>(0), p.out);
+}
+
+void CudaOps::rms_norm(const RmsNormParams& p) {
+  validate(p);
+  if (p.x.rows == 0) return;
+  writes(p.out);
+  ActivationCodes codes;
+  if (can_code_rms_norm(p.out.cols) && p.out.cols % kCommonGroup == 0) {
+    codes = coded_.prepare(context_, p.out, kCommonGroup);
+  }
+  run_rms_norm(context_, p, codes);
+}
+
+void CudaOps::gated_rms_norm(const GatedRmsNormParams& p) {
+  validate(p);
+  if (p.x.rows == 0) return;
+  writes(p.out);
+  ActivationCodes codes;
+  if (can_code_gated_rms_norm(p.weight.cols)) codes = coded_.prepare(context_, p.out, kCommonGroup);
+  run_gated_rms_norm(context_, p, codes);
+}
+
+void CudaOps::linear(const LinearParams& p) {
+  validate(p);
+  if (p.x.rows == 0) return;
+  // Affine targets of one layout share launches, whatever lies between them.
+  std::vector<const LinearParams::Target*> left;
+  for (const LinearParams::Target& target : p.targets) {
+    const CudaWeight& weight = own(target.weight);
+    writes(target.out);
+    if (weight.is_affine()) {
+      left.push_back(&target);
+    } else {
+      run_dense(context_, weight.dense(), p.x, target.out, target.residual);
+    }
+  }
+  while (!left.empty()) {
+    std::vector<AffineTarget> batch;
+    std::vector<const LinearParams::Target*> rest;
+    for (const LinearParams::Target* target : left) {
+      const AffineView& view = own(target->weight).affine();
+      if (batch.size() < kMostTargets && (batch.empty() || batch[0].weight.same_layout(view))) {
+        batch.push_back({view, target->out, target->residual});
+      } else {
+        rest.push_back(target);
+      }
+    }
+    run_affine(context_, affine_, batch, coded_.of(context_, p.x, batch[0].weight.group));
+    left.swap(rest);
+  }
+}
+
+void CudaOps::gated_linear(const GatedLinearParams& p) {
+  validate(p);
+  if (p.x.rows == 0) return;
+  const CudaWeight& gate = own(p.gate);
+  const CudaWeight& up = own(p.up);
+  if (gate.is_affine() && up.is_affine() && can_pair(gate.affine(), up.affine())) {
+    writes(p.out);
+    run_affine_gated(context_, affine_, gate.affine(), up.affine(),
+                     coded_.of(context_, p.x, gate.affine().group), p.out);
+    return;
+  }
+  const LinearParams::Target targets[2] = {{p.gate, p.gate_scratch, {}}, {p.up, p.up_scratch, {}}};
+  linear({.x = p.x, .targets = targets});
+  swiglu({p.gate_scratch, p.up_scratch, p.out});
+}
+
+void CudaOps::swiglu(const SwigluParams& p) {
+  validate(p);
+  if (p.out.rows == 0 || p.out.cols == 0) return;
+  writes(p.out);
+  run_swiglu(context_, p);
+}
+
+void CudaOps::add_rows(const AddRowsParams& p) {
+  validate(p);
+  if (p.out.rows == 0 || p.out.cols == 0) return;
+  writes(p.out);
+  run_add_rows(context_, p);
+}
+
+void CudaOps::attention_prepare(const AttentionPrepareParams& p) {
+  validate(p);
+  if (p.q.rows == 0) return;
+  writes(p.q);
+  run_attention_prepare(context_, p);
+}
+
+void CudaOps::attend(const AttendParams& p) {
+  validate(p);
+  if (p.q.rows == 0) return;
+  writes(p.out);
+  const AttendPlan plan = plan_attend(p.cache, p.heads, p.q.rows, context_.multiprocessors);
+  run_attend(context_, p, plan, attend_parts_.get_array<float>(plan.partial_floats, stream_.get()));
+}
+
+void CudaOps::delta_prepare(const DeltaPrepareParams& p) {
+  validate(p);
+  if (p.inputs.rows == 0) return;
+  writes(p.q, p.k, p.v, p.alpha, p.beta);
+  run_delta_prepare(context_, p);
+}
+
+void CudaOps::delta_step(const DeltaStepParams& p) {
+  validate(p);
+  if (p.q.rows == 0) return;
+  writes(p.out, p.u, p.state);
+  run_delta_step(context_, p);
+}
+
+void CudaOps::delta_replay(const DeltaReplayParams& p) {
+  validate(p);
+  if (p.k.rows == 0) return;
+  writes(p.state);
+  run_delta_replay(context_, p);
+}
+
+void CudaOps::advance_window(const AdvanceWindowParams& p) {
+  validate(p);
+  if (p.inputs.rows == 0 || p.window.rows == 0) return;
+  writes(p.window);
+  run_advance_window(context_, p);
+}
+
+void CudaOps::route_experts(const RouteExpertsParams& p) {
+  validate(p);
+  if (p.logits.rows == 0) return;
+  writes(p.ids, p.weights);
+  run_route_experts(context_, p);
+}
+
+void CudaOps::multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
+                               const TensorView& x, const TensorView& out) {
+  if (weight.is_affine()) {
+    run_affine_experts(context_, weight.affine(), list, rows, coded_.of(context_, x, weight.affine().group),
+                       out);
+  } else {
+    run_dense_experts(context_, weight.dense(), list, rows, x, out);
+  }
+}
+
+void CudaOps::expert_mlp(const ExpertMlpParams& p) {
+  validate(p);
+  if (p.x.rows == 0) return;
+  writes(p.out);
+  const CudaWeight& gate = own(p.gate);
+  const CudaWeight& up = own(p.up);
+  const CudaWeight& down = own(p.down);
+  const int assignments = p.x.rows * p.ids.cols;
+  const int width = expert_width(p.x.rows);
+  const auto ints = expert_list_ints(assignments, gate.experts(), width);
+  const ExpertList list = lay_expert_list(expert_ints_.get_array<int>(ints, stream_.get()), p.x.rows,
+                                          p.ids.cols, gate.experts(), width);
+  run_expert_list(context_, matrix<const int>(p.ids), list);
+
+  const auto view = [&](DeviceScratch& memory, int cols) {
+    const auto count = static_cast<std::size_t>(assignments) * static_cast<std::size_t>(cols);
+    return make_view(memory.get_array<float>(count, stream_.get()), DType::kF32, assignments, cols);
+  };
+  const TensorView hidden = view(expert_gate_, gate.out());
+  writes(hidden);
+  if (gate.is_affine() && up.is_affine() && can_pair(gate.affine(), up.affine())) {
+    run_affine_experts_gated(context_, gate.affine(), up.affine(), list,
+                             coded_.of(context_, p.x, gate.affine().group), hidden);
+  } else {
+    const TensorView up_rows = view(expert_up_, up.out());
+    multiply_experts(gate, list, ExpertRows::kToken, p.x, hidden);
+    multiply_experts(up, list, ExpertRows::kToken, p.x, up_rows);
+    run_swiglu(context_, {hidden, up_rows, hidden});
+  }
+  const TensorView y = view(expert_out_, p.out.cols);
+  multiply_experts(down, list, ExpertRows::kPlace, hidden, y);
+  run_combine_experts(context_, p, list, y);
+}
+
+void CudaOps::argmax_rows(const ArgmaxRowsParams& p) {
+  validate(p);
+  if (p.logits.rows == 0) return;
+  writes(p.ids);
+  const auto parts =
+      static_cast<std::size_t>(p.logits.rows) * static_cast<std::size_t>(argmax_parts(p.logits.cols));
+  run_argmax_rows(context_, p, argmax_parts_.get_array<ArgmaxPart>(parts, stream_.get()));
+}
+
+}  // namespace mererun::cuda
+
+namespace mererun {
+
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
+  return std::make_unique<cuda::CudaOps>(options);
+}
+
+int cuda_device_count() { return cuda::device_count(); }
+
+}  // namespace mererun

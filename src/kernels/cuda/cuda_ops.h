@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_stream.h"
+#include "kernels/cuda/affine_linear.h"
+#include "kernels/cuda/coded_rows.h"
+#include "kernels/cuda/cuda_weight.h"
+#include "kernels/cuda/device_scratch.h"
+#include "kernels/cuda/expert_list.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/weight_upload.h"
+#include "kernels/ops.h"
+
+namespace mererun::cuda {
+
+/// The CUDA backend: every op queues kernels on one stream and returns; errors of a kernel surface in a later
+/// call. Values that index memory (ids, positions) lie on the device and are not checked: callers pass what
+/// they made.
+class CudaOps final : public Ops {
+ public:
+  explicit CudaOps(const CudaOptions& options);
+  ~CudaOps() override;
+
+  std::string_view name() const override { return "cuda"; }
+  Buffer allocate(std::size_t bytes) override;
+  void upload(void* device, const void* host, std::size_t bytes) override;
+  void download(void* host, const void* device, std::size_t bytes) override;
+  void copy(void* to, const void* from, std::size_t bytes) override;
+  void zero(void* device, std::size_t bytes) override;
+  void synchronize() override;
+  LinearHandle prepare_linear(const LinearSource& source) override;
+  LinearHandle prepare_embedding(const LinearSource& source) override;
+
+  void embed_rows(const EmbedRowsParams& p) override;
+  void rms_norm(const RmsNormParams& p) override;
+  void gated_rms_norm(const GatedRmsNormParams& p) override;
+  void linear(const LinearParams& p) override;
+  void gated_linear(const GatedLinearParams& p) override;
+  void swiglu(const SwigluParams& p) override;
+  void add_rows(const AddRowsParams& p) override;
+  void attention_prepare(const AttentionPrepareParams& p) override;
+  void attend(const AttendParams& p) override;
+  void delta_prepare(const DeltaPrepareParams& p) override;
+  void delta_step(const DeltaStepParams& p) override;
+  void delta_replay(const DeltaReplayParams& p) override;
+  void advance_window(const AdvanceWindowParams& p) override;
+  void route_experts(const RouteExpertsParams& p) override;
+  void expert_mlp(const ExpertMlpParams& p) override;
+  void argmax_rows(const ArgmaxRowsParams& p) override;
+
+  const DeviceInfo& device() const { return device_; }
+  const Stream& stream() const { return stream_; }
+
+ private:
+  /// Declares the outputs of the op at hand: coded forms of what lies there are void.
+  template <typename... Views>
+  void writes(const Views&... views) {
+    (coded_.forget(views), ...);
+  }
+  /// out[p] = weight[expert of p] · x[row of p], x in f32.
+  void multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
+                        const TensorView& x, const TensorView& out);
+
+  DeviceInfo device_;
+  Stream stream_;
+  LaunchContext context_;
+  std::function<void(const void*, std::size_t)> on_converted_;
+  WeightUpload weights_;
+  CodedRows coded_;
+  AffineScratch affine_;
+  DeviceScratch argmax_parts_, attend_parts_, expert_ints_, expert_gate_, expert_up_, expert_out_;
+};
+
+}  // namespace mererun::cuda

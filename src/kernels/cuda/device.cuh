@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/numerics.h"
+
+namespace mererun::cuda {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+/// Every kernel calls this before it reads or writes memory that another kernel writes. Without early start
+/// it returns at once.
+__device__ __forceinline__ void wait_for_predecessor() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// Lets the next kernel start its blocks as soon as room is left; it still waits in wait_for_predecessor.
+__device__ __forceinline__ void let_successor_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// A barrier among `threads` threads of the block (a multiple of 32), one of ids 1 to 15.
+__device__ __forceinline__ void barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Joins 32 lanes by halving; lane 0 holds the result.
+__device__ __forceinline__ float join_lanes(float a) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) a = a + __shfl_down_sync(kAllLanes, a, step);
+  return a;
+}
+
+/// Sum of term(i) over i in [0, n) in the lane order of numerics::sum_of_squares, by one warp: lane l plays
+/// lanes l, l + 32, ... of the order. `step(acc, i)` returns acc with element i added. All lanes get the sum.
+template <typename Step>
+__device__ __forceinline__ float warp_reduce(int n, Step step) {
+  constexpr int kMost = numerics::kMaxReductionLanes / 32;
+  const int lanes = numerics::reduction_lanes(n);
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  if (lanes == 32) {
+    float acc = 0;
+    for (int i = lane; i < n; i += 32) acc = step(acc, i);
+    return __shfl_sync(kAllLanes, join_lanes(acc), 0);
+  }
+  float acc[kMost];
+#pragma unroll
+  for (int m = 0; m < kMost; ++m) {
+    acc[m] = 0;
+    for (int i = lane + 32 * m; i < n; i += 32 * kMost) acc[m] = step(acc[m], i);
+  }
+#pragma unroll
+  for (int half = kMost / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int m = 0; m < half; ++m) acc[m] = acc[m] + acc[m + half];
+  }
+  return __shfl_sync(kAllLanes, join_lanes(acc[0]), 0);
+}
+
+/// Largest value over a warp, in all lanes.
+__device__ __forceinline__ std::uint32_t warp_max(std::uint32_t x, int width = 32) {
+  for (int step = width / 2; step > 0; step /= 2) {
+    const std::uint32_t other = __shfl_xor_sync(kAllLanes, x, step);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+__device__ __forceinline__ int warp_add(int x, int width = 32) {
+  for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+
+/// Copies 16 bytes to shared memory in the background, past the first-level cache.
+__device__ __forceinline__ void copy_async16(void* shared, const void* global) {
+  const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most `kPending` of this thread's committed groups are unfinished.
+template <int kPending>
+__device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace mererun::cuda

@@ -1,0 +1,16 @@
+#include "kernels/cuda/expert_linear.h"
+#include "kernels/cuda/expert_work.cuh"
+
+namespace mererun::cuda {
+
+void run_affine_experts_gated(const LaunchContext& context, const AffineView& gate, const AffineView& up,
+                              const ExpertList& list, const ActivationCodes& x, const TensorView& out) {
+  const ExpertWork work = make_expert_work(gate, &up, list, ExpertRows::kToken, out);
+  if (list.width == 8) {
+    launch_gathered<1, 2, 4, true, true>(context, gate, work, x);
+  } else {
+    launch_gathered<4, 2, 4, true, true>(context, gate, work, x);
+  }
+}
+
+}  // namespace mererun::cuda

@@ -1,0 +1,21 @@
+#include "kernels/cuda/expert_linear.h"
+#include "kernels/cuda/expert_work.cuh"
+
+namespace mererun::cuda {
+
+void run_affine_experts(const LaunchContext& context, const AffineView& weight, const ExpertList& list,
+                        ExpertRows rows, const ActivationCodes& x, const TensorView& out) {
+  const ExpertWork work = make_expert_work(weight, nullptr, list, rows, out);
+  const bool is_common = weight.group == 64 && !weight.wide_sides && weight.stored_bits == 4;
+  if (is_common && list.width == 8) {
+    launch_gathered<1, 1, 4, true, false>(context, weight, work, x);
+  } else if (is_common) {
+    launch_gathered<4, 1, 4, true, false>(context, weight, work, x);
+  } else if (weight.stored_bits == 4) {
+    launch_gathered<4, 1, 4, false, false>(context, weight, work, x);
+  } else {
+    launch_gathered<4, 1, 8, false, false>(context, weight, work, x);
+  }
+}
+
+}  // namespace mererun::cuda

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "kernels/cuda/activation_codes.h"
+#include "kernels/cuda/affine_view.h"
+#include "kernels/cuda/expert_list.h"
+#include "kernels/cuda/launch.h"
+#include "tensor/tensor_view.h"
+
+namespace mererun::cuda {
+
+/// Assignments an entry may hold, by the rows of the call: one column tile in decode and verification, four
+/// in prefill.
+inline int expert_width(int rows) { return rows <= 64 ? 8 : 32; }
+
+/// out[p] = weight[expert of p] · x[row of p] for every assignment p.
+void run_affine_experts(const LaunchContext& context, const AffineView& weight, const ExpertList& list,
+                        ExpertRows rows, const ActivationCodes& x, const TensorView& out);
+
+/// out[p] = silu(gate · x) * (up · x), x the token's row. For pairs that can_pair allows.
+void run_affine_experts_gated(const LaunchContext& context, const AffineView& gate, const AffineView& up,
+                              const ExpertList& list, const ActivationCodes& x, const TensorView& out);
+
+}  // namespace mererun::cuda

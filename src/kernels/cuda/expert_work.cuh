@@ -1,0 +1,77 @@
+#pragma once
+
+#include "kernels/cuda/affine_kernel.cuh"
+#include "kernels/cuda/expert_linear.h"
+#include "kernels/numerics.h"
+
+namespace mererun::cuda {
+
+/// Tiles of every entry of an expert list; units are entry-major.
+struct ExpertWork {
+  static constexpr bool kGathered = true;
+
+  ExpertList list;
+  ExpertRows rows_read;
+  const std::uint8_t *weight, *second;  // second: up, where gate and up are paired
+  std::int64_t tile_bytes, expert_bytes;
+  Matrix<float> out;
+  int rows, tiles;
+
+  __device__ __forceinline__ int units() const { return *list.entries * tiles; }
+  __device__ __forceinline__ const std::uint8_t* tile(int unit, int r) const {
+    const int entry = unit / tiles;
+    return (r == 0 ? weight : second) + list.entry_expert[entry] * expert_bytes +
+           (unit - entry * tiles) * tile_bytes;
+  }
+  __device__ __forceinline__ int columns(int unit) const { return list.entry_count[unit / tiles]; }
+  __device__ __forceinline__ std::int64_t row(int unit, int column) const {
+    const int place = list.entry_first[unit / tiles] + column;
+    return rows_read == ExpertRows::kToken ? list.source[place] / list.chosen : place;
+  }
+  __device__ __forceinline__ float* result(int unit, int column, int row) const {
+    const int entry = unit / tiles;
+    const int n = (unit - entry * tiles) * kTileRows + row;
+    if (n >= rows || column >= list.entry_count[entry]) return nullptr;
+    return out.row(list.entry_first[entry] + column) + n;
+  }
+  __device__ __forceinline__ void store(int unit, int, int column, int row, float value) const {
+    if (float* to = result(unit, column, row)) *to = value;
+  }
+  __device__ __forceinline__ void store_pair(int unit, int column, int row, float gate, float up) const {
+    if (float* to = result(unit, column, row)) *to = numerics::silu_f32(gate) * up;
+  }
+};
+
+template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired>
+void launch_gathered(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
+                     const ActivationCodes& x) {
+  const int most = most_entries(work.list.assignments(), work.list.experts, work.list.width);
+  const AffinePlan plan = plan_affine(layout, kColumnTiles, static_cast<std::int64_t>(most) * work.tiles,
+                                      false, {context.multiprocessors, context.shared_bytes_per_block});
+  AffineLaunch p;
+  p.layout = layout;
+  p.x = x;
+  p.slices = plan.slices;
+  constexpr auto kKernel = affine_kernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, ExpertWork>;
+  const auto bytes = static_cast<std::size_t>(plan.shared_bytes);
+  allow_all_shared<kKernel>(context);
+  launch(context, "expert_mlp", kKernel,
+         {dim3(static_cast<unsigned>(plan.blocks)), dim3(32 * affine_warps(kColumnTiles)), bytes}, work, p);
+}
+
+inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* second, const ExpertList& list,
+                                   ExpertRows rows, const TensorView& out) {
+  ExpertWork work{};
+  work.list = list;
+  work.rows_read = rows;
+  work.weight = weight.records;
+  work.second = second == nullptr ? nullptr : second->records;
+  work.tile_bytes = weight.tile_bytes();
+  work.expert_bytes = weight.expert_bytes();
+  work.out = matrix<float>(out);
+  work.rows = weight.out;
+  work.tiles = weight.tiles();
+  return work;
+}
+
+}  // namespace mererun::cuda

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda/cuda_error.h"
+#include "tensor/tensor_view.h"
+
+namespace mererun::cuda {
+
+/// Where and how kernels are queued.
+struct LaunchContext {
+  cudaStream_t stream = nullptr;
+  int device = 0;
+  int multiprocessors = 0;
+  int shared_bytes_per_block = 0;
+  int shared_bytes_per_processor = 0;
+  /// Kernels may start before their predecessor has finished (compute capability 9.0); each waits for it
+  /// before it touches memory that a kernel writes (wait_for_predecessor in device.cuh).
+  bool early_start = false;
+};
+
+/// Grid, block and shared memory of one launch.
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;
+};
+
+/// Queues a kernel and checks the launch. Errors: kDevice naming `where`.
+template <typename... Params, typename... Args>
+void launch(const LaunchContext& context, const char* where, void (*kernel)(Params...),
+            const LaunchShape& shape, Args... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = context.stream;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = context.early_start ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), where);
+}
+
+/// Allows a kernel more than 48 KiB of dynamic shared memory; call before its launch.
+template <typename... Params>
+void allow_shared(void (*kernel)(Params...), std::size_t bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "cuda shared memory of a kernel");
+}
+
+/// Allows a kernel all shared memory of a block, once per device.
+template <auto kKernel>
+void allow_all_shared(const LaunchContext& context) {
+  static std::atomic<std::uint64_t> allowed{0};
+  const std::uint64_t device = std::uint64_t{1} << (context.device % 64);
+  if ((allowed.load(std::memory_order_relaxed) & device) != 0) return;
+  allow_shared(kKernel, static_cast<std::size_t>(context.shared_bytes_per_block));
+  allowed.fetch_or(device, std::memory_order_relaxed);
+}
+
+/// A row-major matrix as kernels see it.
+template <typename T>
+struct Matrix {
+  T* data = nullptr;
+  std::int64_t stride = 0;  // elements between rows
+
+#if defined(__CUDACC__)
+  __device__ T* row(std::int64_t r) const { return data + r * stride; }
+#endif
+};
+
+template <typename T>
+Matrix<T> matrix(const TensorView& view) {
+  return {static_cast<T*>(view.data), view.row_stride};
+}
+
+constexpr unsigned blocks_for(std::int64_t items, int per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+}  // namespace mererun::cuda

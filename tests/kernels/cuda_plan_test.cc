@@ -1,0 +1,90 @@
+// How the CUDA backend spreads its work, computed without a device.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/affine_config.h"
+#include "kernels/cuda/attend_config.h"
+
+namespace mererun::cuda {
+namespace {
+
+constexpr AffineLimits kHopper{132, 232448};
+
+AffineView weight(int out, int in, int group = 64, int stored_bits = 4) {
+  AffineView w;
+  w.experts = 1;
+  w.out = out;
+  w.in = in;
+  w.group = group;
+  w.stored_bits = stored_bits;
+  return w;
+}
+
+TEST(CudaPlan, RecordsHoldSixteenRowsOfOneGroup) {
+  EXPECT_EQ(weight(5120, 5120).record_bytes(), 576);
+  EXPECT_EQ(weight(5120, 5120, 32).record_bytes(), 320);
+  EXPECT_EQ(weight(5120, 5120, 128, 8).record_bytes(), 2112);
+  EXPECT_EQ(weight(5113, 5120).tiles(), 320);
+}
+
+TEST(CudaPlan, ActivationsOfTheKnownShapesFitInSharedMemory) {
+  for (const int in : {512, 2048, 4096, 5120, 6144, 10240, 17408}) {
+    for (const int tiles : {1, 2, 4}) {
+      const AffinePlan plan = plan_affine(weight(5120, in), tiles, 320, true, kHopper);
+      ASSERT_TRUE(plan.fits) << in << " columns, " << tiles << " tiles";
+      EXPECT_LE(plan.shared_bytes, kHopper.shared_per_block);
+      EXPECT_EQ(plan.slices, in >= 2048 ? 8 : 1);
+      EXPECT_EQ(plan.slices % plan.split, 0);
+      EXPECT_EQ(plan.blocks % plan.split, 0) << "blocks that share a tile come in whole sets";
+      EXPECT_LE(plan.blocks, kHopper.multiprocessors);
+    }
+  }
+}
+
+TEST(CudaPlan, OneBlockHoldsAllSlicesWhereItCan) {
+  EXPECT_EQ(plan_affine(weight(16480, 5120), 1, 1030, true, kHopper).split, 1);
+  EXPECT_EQ(plan_affine(weight(5120, 17408), 1, 320, true, kHopper).split, 2);
+}
+
+TEST(CudaPlan, PartsOfASplitCoverEveryGroupOnce) {
+  for (const int groups : {33, 80, 272}) {
+    for (const int parts : {1, 2, 4, 8}) {
+      int sum = 0;
+      for (int part = 0; part < parts; ++part) sum += groups_of_part(part, parts, 8, groups);
+      EXPECT_EQ(sum, groups);
+    }
+  }
+}
+
+TEST(CudaPlan, RowsTooLongForSharedMemoryAreRefused) {
+  EXPECT_FALSE(plan_affine(weight(16, 1 << 20), 4, 1, true, kHopper).fits);
+  EXPECT_TRUE(plan_affine(weight(16, 1 << 20), 4, 1, false, kHopper).fits);
+}
+
+KvLayerView cache(int pages, int kv_heads, int head_dim) {
+  KvLayerView view;
+  view.page_count = pages;
+  view.kv_heads = kv_heads;
+  view.head_dim = head_dim;
+  return view;
+}
+
+TEST(CudaPlan, AttentionTakesTilesThenSegmentsThenEverything) {
+  EXPECT_EQ(plan_attend(cache(4, 4, 256), 24, 1, 132).span, AttendSpan::kTile);
+  EXPECT_EQ(plan_attend(cache(4, 4, 256), 24, 1, 132).chunks, 16);
+  EXPECT_EQ(plan_attend(cache(1024, 4, 256), 24, 1, 132).span, AttendSpan::kSegment);
+  EXPECT_EQ(plan_attend(cache(1024, 4, 256), 24, 1, 132).chunks, 256);
+  EXPECT_EQ(plan_attend(cache(32, 4, 256), 24, 1024, 132).span, AttendSpan::kWhole);
+}
+
+TEST(CudaPlan, AttentionBlocksCoverEveryQuery) {
+  for (const int rows : {1, 4, 9, 32, 1000}) {
+    for (const int group : {1, 6, 8, 12, 40}) {
+      const AttendPlan plan = plan_attend(cache(4, 2, 128), 2 * group, rows, 132);
+      EXPECT_GE(plan.query_blocks * kAttendQueries, rows * group);
+      EXPECT_LE(plan.shared_bytes, 232448u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mererun::cuda
