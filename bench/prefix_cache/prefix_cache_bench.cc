@@ -65,6 +65,8 @@ EngineOptions options_for(const fs::path& folder, const fs::path& cache) {
   options.prefix_cache_bytes = std::size_t{2} << 30;
   options.prefix_cache_dir = cache;
   options.cost = {.measured = false};
+  options.context_limit = 32768;
+  options.process.speculation = Speculation::kOn;
   return options;
 }
 

@@ -1,7 +1,9 @@
 #include "cache/sqlite_database.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -21,6 +23,11 @@ SqliteDatabase::SqliteDatabase(const std::filesystem::path& path, Mode mode) {
     for (const char c : name)
       escaped += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", c) : std::string(1, c);
     name = "file:" + escaped + "?immutable=1";
+  }
+  // SQLite would leave a new file to the umask; log and shared memory get the file's own mode.
+  if (writes) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0) ::close(fd);
   }
   const int flags = SQLITE_OPEN_NOMUTEX | (writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
                                                   : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);

@@ -93,7 +93,7 @@ TEST_F(DiskStoreTest, SnapshotsComeBackAfterARestart) {
     expect_equal(*answer.snapshot);
   }
   EXPECT_EQ(found(*store, count_up(300, 254)), 0);
-  for (const fs::path& file : files(".snap")) EXPECT_EQ(fs::status(file).permissions(), fs::perms(0600));
+  for (const fs::path& file : files()) EXPECT_EQ(fs::status(file).permissions(), fs::perms(0600)) << file;
 }
 
 TEST_F(DiskStoreTest, TheLongestPrefixWinsAndIsContinued) {
