@@ -88,6 +88,9 @@ MERERUN_VEC T* opaque(T* p) {
 
 template <int kBits, int kRows>
 [[gnu::noinline]] void multiply_groups(const GroupsArgs& a) {
+  // How far ahead of the codes to fetch: the hardware's own prefetch stops at pages and starts late. Panels
+  // lie one after the other, so what lies ahead is read next (past the last panel the hint is ignored).
+  constexpr std::size_t kPrefetchBytes = kRows <= 2 ? 4096 : 2048;
   // One row alone would wait for its own integer adds: spread them over several sums.
   constexpr int kSums = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
   const int side = side_bytes(a.dtype) * kPanelRows;
@@ -104,6 +107,9 @@ template <int kBits, int kRows>
     const std::int16_t* row[kRows];
     for (int m = 0; m < kRows; ++m) row[m] = opaque(x + m * a.x_row);
     for (int u = 0; u < a.units; ++u) {
+      if constexpr (kBits != kUnpackedBits) {
+        for (int i = 0; i < kBits; ++i) __builtin_prefetch(unit + kPrefetchBytes + 64 * i);
+      }
       unrolled<kUnitCodes / 2>([&](auto j) __attribute__((always_inline)) {
         constexpr int kPair = decltype(j)::value;
         const I16 w = kSums == 1 ? code_pair<kBits, kPair>(unit) : scaled_pair<kBits, kPair>(unit);

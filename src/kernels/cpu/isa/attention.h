@@ -5,7 +5,6 @@
 #include "kernels/cpu/isa/common.h"
 #include "kernels/cpu/isa/rows.h"
 
-constexpr int kMaxQueries = 6;  // queries that share the registers of a tile
 constexpr int kTile = numerics::kTilePositions;
 
 /// Keys or values of one KV head in one page.
@@ -163,6 +162,26 @@ MERERUN_VEC void sum_value_tail(const KeyTile& tile, TileQuery query, int keys, 
   o = tile.first_of_segment ? sum : numerics::fold_sum(o, sum, f);
 }
 
+/// Turns dot products with key codes into scores and returns the largest of the live ones. A maximum does not
+/// depend on the order, so lanes may find it.
+MERERUN_VEC float scale_scores(const KeyTile& tile, int live, float* scores) {
+  FN most = splat<FN>(-__builtin_inff());
+  int j = 0;
+  for (; j + kLanes <= live; j += kLanes) {
+    const FN s = mul(mul(load<FN>(scores + j), load<FN>(tile.key_scales + j)), splat<FN>(tile.scale_log2e));
+    store(scores + j, s);
+    most = max_of(most, s);
+  }
+  float lanes[kLanes];
+  store(lanes, most);
+  for (int i = 1; i < kLanes; ++i) lanes[0] = numerics::max_f32(lanes[0], lanes[i]);
+  for (; j < live; ++j) {
+    scores[j] = (scores[j] * tile.key_scales[j]) * tile.scale_log2e;
+    lanes[0] = numerics::max_f32(lanes[0], scores[j]);
+  }
+  return lanes[0];
+}
+
 /// Scores, softmax and values of one tile for kQueries queries, folded into their segments.
 template <int kQueries>
 [[gnu::noinline]] void attend_tile(const KeyTile& tile, const TileQuery* queries) {
@@ -177,12 +196,8 @@ template <int kQueries>
   float most[kQueries], sums[kQueries];
   for (int r = 0; r < kQueries; ++r) {
     const int live = queries[r].live;
-    most[r] = -__builtin_inff();
+    most[r] = scale_scores(tile, live, scores[r]);
     sums[r] = 0;
-    for (int j = 0; j < live; ++j) {
-      scores[r][j] = (scores[r][j] * tile.key_scales[j]) * tile.scale_log2e;
-      most[r] = numerics::max_f32(most[r], scores[r][j]);
-    }
     for (int j = 0; j < live; ++j) scores[r][j] = numerics::exp2_f32(scores[r][j] - most[r]);
     for (int j = live; j < keys; ++j) scores[r][j] = 0;  // keys a later row sees: they add nothing here
   }
@@ -212,14 +227,20 @@ template <int kQueries>
 
 void attend_queries(const KeyTile& tile, const TileQuery* queries, int count) {
   while (count > 0) {
-    const int passes = (count + kMaxQueries - 1) / kMaxQueries;
-    const int n = (count + passes - 1) / passes;
+    int n = smaller(count, 6);
+    if (count == 7 || count == 8) n = 4;
+    if constexpr (kMaxQueries == 12) {
+      if (count == 8) n = 8;
+      if (count >= 12) n = 12;
+    }
     switch (n) {
       case 1: attend_tile<1>(tile, queries); break;
       case 2: attend_tile<2>(tile, queries); break;
       case 3: attend_tile<3>(tile, queries); break;
       case 4: attend_tile<4>(tile, queries); break;
       case 5: attend_tile<5>(tile, queries); break;
+      case 8: attend_tile<kMaxQueries == 12 ? 8 : 6>(tile, queries); break;
+      case 12: attend_tile<kMaxQueries>(tile, queries); break;
       default: attend_tile<6>(tile, queries); break;
     }
     queries += n;

@@ -10,8 +10,9 @@ using I16 = __m512i;  // 16 int32, or 16 pairs of int16
 using FN = __m512;    // the widest vector of floats one register holds
 constexpr int kLanes = 16;
 constexpr int kMaxTileRows = 8;       // activation rows that share one unpacked weight
+constexpr int kMaxQueries = 12;       // queries that share the registers of an attention tile
 constexpr int kDeltaSums = 16;        // delta-rule accumulators that fit the registers at once
-constexpr int kAttentionVectors = 4;  // registers of keys (or value dims) per query in the attention tile
+constexpr int kAttentionVectors = 2;  // registers of keys (or value dims) per query in the attention tile
 
 template <typename V>
 V load(const float* p);
