@@ -73,7 +73,7 @@ class Qualifier {
   QualificationStep widths();
 
  private:
-  /// Every request drafts, however short, as far as the process decides.
+  /// Every request drafts, however short.
   void draft() { engine_.set_process(Speculation::kOn, kForcedMinPromptTokens, std::nullopt); }
 
   GenerateResult run(GenerateRequest request) {
@@ -89,6 +89,8 @@ class Qualifier {
     GenerateRequest request;
     request.chat = plain_chat(turns);
     request.max_tokens = tokens;
+    // The adaptive depth follows measured time and may be 0 on a busy machine; a proof must not depend on that.
+    request.full_depth = true;
     return request;
   }
   GenerateRequest serial_request(const std::vector<ChatTurn>& turns, int tokens) const {
@@ -176,8 +178,9 @@ QualificationStep Qualifier::replay_after_follow_up() {
 QualificationStep Qualifier::text_parity(const std::string& name, const std::string& prompt) {
   QualificationStep step{.name = name, .pass = std::nullopt, .details = {}};
   const std::vector<ChatTurn> turns = {{"user", prompt}};
-  const auto drafted = [&] {
+  const auto drafted = [&](bool full_depth) {
     GenerateRequest r = request(turns, options_.text_tokens);
+    r.full_depth = full_depth;
     r.ignores_eos = true;
     r.uses_prefix_cache = false;
     return run(std::move(r));
@@ -186,9 +189,9 @@ QualificationStep Qualifier::text_parity(const std::string& name, const std::str
   serial_turn.ignores_eos = true;
   const GenerateResult serial = run(std::move(serial_turn));
   engine_.set_process(Speculation::kAuto, std::nullopt, std::nullopt);
-  const GenerateResult automatic = drafted();
+  const GenerateResult automatic = drafted(false);
   draft();
-  const GenerateResult forced = drafted();
+  const GenerateResult forced = drafted(true);
   add_output(step, serial);
   add_drafting(step, forced);
   step.details["automaticReason"] = std::string(name_of(automatic.acceleration.admission.reason));
