@@ -17,7 +17,8 @@ LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
 LogLevel parse_log_level(std::string_view text) {
   for (int i = 0; i < 4; ++i)
     if (text == kNames[i]) return static_cast<LogLevel>(i);
-  fail_expected(ErrorCode::kInvalidArgument, "log level", "error, warn, info or debug", fmt::format("'{}'", text));
+  fail_expected(ErrorCode::kInvalidArgument, "log level", "error, warn, info or debug",
+                fmt::format("'{}'", text));
 }
 
 void log_line(LogLevel level, std::string_view event, std::string_view fields) {

@@ -4,8 +4,8 @@
 
 namespace mererun {
 
-/// Where the time of a request's rounds went, in seconds. Measuring waits for the device after every phase, so a
-/// profiled run is no speed evidence.
+/// Where the time of a request's rounds went, in seconds. Measuring waits for the device after every phase,
+/// so a profiled run is no speed evidence.
 struct SpeculationProfile {
   struct Round {
     int draft_depth = 0;

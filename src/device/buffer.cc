@@ -37,7 +37,8 @@ Buffer allocate_host(std::size_t bytes) {
   constexpr std::size_t kAlignment = 64;
   const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* data = padded < bytes ? nullptr : std::aligned_alloc(kAlignment, padded);
-  if (data == nullptr) throw Error(ErrorCode::kOutOfMemory, fmt::format("host memory: expected {} bytes, got none", bytes));
+  if (data == nullptr)
+    throw Error(ErrorCode::kOutOfMemory, fmt::format("host memory: expected {} bytes, got none", bytes));
   std::memset(data, 0, padded);
   return Buffer(data, bytes, [](void* p) { std::free(p); });
 }

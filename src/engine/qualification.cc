@@ -89,7 +89,8 @@ class Qualifier {
     GenerateRequest request;
     request.chat = plain_chat(turns);
     request.max_tokens = tokens;
-    // The adaptive depth follows measured time and may be 0 on a busy machine; a proof must not depend on that.
+    // The adaptive depth follows measured time and may be 0 on a busy machine; a proof must not depend on
+    // that.
     request.full_depth = true;
     return request;
   }

@@ -27,12 +27,12 @@ struct RopeView {
   int rotary_dims = 0;
 };
 
-/// Per-head query and key norm, rotation of the first `rotary_dims` dims (pairs i, i + rotary_dims / 2), and the
-/// append of keys and values to the cache.
+/// Per-head query and key norm, rotation of the first `rotary_dims` dims (pairs i, i + rotary_dims / 2), and
+/// the append of keys and values to the cache.
 ///
-/// q_gate holds, per query head, head_dim query values then head_dim gate values. Keys (after norm and rotation)
-/// and values are rounded to i16 per head vector: d = absmax / 32512, code = rne(x / d).
-/// Source: model-math "full attention" steps 1 to 3.
+/// q_gate holds, per query head, head_dim query values then head_dim gate values. Keys (after norm and
+/// rotation) and values are rounded to i16 per head vector: d = absmax / 32512, code = rne(x / d). Source:
+/// model-math "full attention" steps 1 to 3.
 struct AttentionPrepareParams {
   TensorView q_gate;     // [T, heads * 2 * head_dim] f32
   TensorView k;          // [T, kv_heads * head_dim] f32
@@ -50,9 +50,10 @@ struct AttentionPrepareParams {
 /// Causal attention of rows at `positions` over the cache (own key included), then the sigmoid gate:
 /// out = (softmax(q · K^T * scale) V) ⊙ sigmoid(gate).
 ///
-/// Per tile of 64 absolute positions: scores by fma over d ascending, times the cache scale, times scale_log2e;
-/// p = exp2(s - m); values by fma over keys ascending; tiles fold left inside segments of 16 tiles, segments fold
-/// left. Width-invariant: a row sees positions 0..p only. Source: FlashAttention-2 (Dao 2023), online softmax.
+/// Per tile of 64 absolute positions: scores by fma over d ascending, times the cache scale, times
+/// scale_log2e; p = exp2(s - m); values by fma over keys ascending; tiles fold left inside segments of 16
+/// tiles, segments fold left. Width-invariant: a row sees positions 0..p only. Source: FlashAttention-2 (Dao
+/// 2023), online softmax.
 struct AttendParams {
   TensorView q;          // [T, heads * head_dim] f32
   TensorView q_gate;     // [T, heads * 2 * head_dim] f32: the gate halves are read

@@ -43,7 +43,8 @@ enum class StateWrite { kStore, kKeep };
 ///
 /// tree: element i of Dk goes to accumulator i mod 16, ascending, by fma from +0; accumulators join as
 /// ((a0+a1)+(a2+a3)) in each run of four, then (L0+L1)+(L2+L3).
-/// With kKeep the state is read and left as it was (verification); `u` and the inputs then suffice for a replay.
+/// With kKeep the state is read and left as it was (verification); `u` and the inputs then suffice for a
+/// replay.
 struct DeltaStepParams {
   DeltaShape shape;
   TensorView q, k;         // [T, Nk * Dk] f32
@@ -55,7 +56,8 @@ struct DeltaStepParams {
   TensorView out;  // [T, Nv * Dv] f32
 };
 
-/// Re-applies logged rows to a state: S = alpha * S; S = fma(u, k, S). The same bits as the step that logged them.
+/// Re-applies logged rows to a state: S = alpha * S; S = fma(u, k, S). The same bits as the step that logged
+/// them.
 struct DeltaReplayParams {
   DeltaShape shape;
   TensorView k;      // [n, Nk * Dk] f32

@@ -5,8 +5,8 @@
 
 namespace mererun {
 
-/// Chooses the experts of each row: the `k` largest logits (value descending, id ascending on ties), written in
-/// ascending id with their weights.
+/// Chooses the experts of each row: the `k` largest logits (value descending, id ascending on ties), written
+/// in ascending id with their weights.
 ///
 /// weights: exp(l_i - m) / sum over the chosen, terms in ascending id (normalise), else over all experts.
 /// A NaN logit never wins; a row with fewer than k numbers gets weight NaN, so that the error surfaces.

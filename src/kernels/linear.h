@@ -35,10 +35,11 @@ struct EmbedRowsParams {
   TensorView out;                        // [T, H]  f32
 };
 
-/// Row-wise linear layers that share one input: out_j[t] = weight_j · x[t], or residual_j[t] + weight_j · x[t].
+/// Row-wise linear layers that share one input: out_j[t] = weight_j · x[t], or residual_j[t] + weight_j ·
+/// x[t].
 ///
-/// Affine weights follow the quantised-linear contract, dense ones the 32-lane fma contract (docs/exactness.md).
-/// Width-invariant. `out` must not alias `x`; it may be the same view as `residual`.
+/// Affine weights follow the quantised-linear contract, dense ones the 32-lane fma contract
+/// (docs/exactness.md). Width-invariant. `out` must not alias `x`; it may be the same view as `residual`.
 struct LinearParams {
   struct Target {
     const LinearWeight* weight = nullptr;  // [Out, In], experts = 1
@@ -49,7 +50,8 @@ struct LinearParams {
   std::span<const Target> targets;
 };
 
-/// Single output rows of a linear layer: out[j] = weight[rows[j]] · x, with the bits that `linear` gives them.
+/// Single output rows of a linear layer: out[j] = weight[rows[j]] · x, with the bits that `linear` gives
+/// them.
 struct SelectedRowsParams {
   TensorView x;                          // [1, In] f32
   const LinearWeight* weight = nullptr;  // [Out, In], experts = 1
@@ -59,7 +61,8 @@ struct SelectedRowsParams {
 };
 
 /// SwiGLU feed-forward input half: out[t] = silu(gate · x[t]) ⊙ (up · x[t]).
-/// Equals linear (gate, up) into the scratch views followed by swiglu; a backend may fuse and leave them untouched.
+/// Equals linear (gate, up) into the scratch views followed by swiglu; a backend may fuse and leave them
+/// untouched.
 struct GatedLinearParams {
   TensorView x;                        // [T, In] f32
   const LinearWeight* gate = nullptr;  // [F, In]

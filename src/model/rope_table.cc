@@ -68,7 +68,8 @@ RopeView RopeTable::view() const {
   const int half = rotary_dims_ / 2;
   float* cos = table_.as<float>();
   return {make_view(cos, DType::kF32, positions_, half),
-          make_view(cos + static_cast<std::int64_t>(positions_) * half, DType::kF32, positions_, half), rotary_dims_};
+          make_view(cos + static_cast<std::int64_t>(positions_) * half, DType::kF32, positions_, half),
+          rotary_dims_};
 }
 
 }  // namespace mererun

@@ -15,7 +15,9 @@ std::size_t size_of(DType dtype);
 std::string_view name_of(DType dtype);
 
 /// Widens bfloat16 bits to float, exactly.
-inline float bf16_to_f32(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float bf16_to_f32(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 /// Rounds a float to bfloat16 bits, to nearest even; NaN stays NaN (quiet).
 inline std::uint16_t f32_to_bf16(float value) {

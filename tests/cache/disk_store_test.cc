@@ -356,7 +356,8 @@ TEST_F(DiskStoreTest, AReadOnlyFolderIsRead) {
   fs::permissions(folder(), fs::perms(0555));
   const pid_t child = fork();
   if (child == 0) {
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);  // the superuser may write anywhere
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+      _exit(9);  // the superuser may write anywhere
     const auto store = open();
     if (!store) _exit(2);
     if (found(*store, count_up(1, 310)) != 300) _exit(3);

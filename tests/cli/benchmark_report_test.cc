@@ -168,8 +168,7 @@ VerificationRow verification_row() {
 }
 
 TEST(VerificationReport, HasExactlyItsFields) {
-  const VerificationReportContext context{
-      .model = "demo-dense-4bit", .backend = "cpu", .device = {}};
+  const VerificationReportContext context{.model = "demo-dense-4bit", .backend = "cpu", .device = {}};
   EXPECT_THAT(keys(verification_row_json(context, verification_row())),
               ElementsAre("activeMemoryBytes", "backend", "cacheMemoryBytes", "device", "greedyOutputParity",
                           "logitsParity", "trial", "verificationPasses", "verificationSeconds",

@@ -58,7 +58,8 @@ TEST_P(ElementwiseTest, ArgmaxTakesTheLowestIndexOnTies) {
 }
 
 TEST_P(ElementwiseTest, ArgmaxReportsPlusInfinity) {
-  EXPECT_EQ(argmax(*ops_, {1, kInf, kInf, kInf, 0, 2, 1, 2, -kInf}, 3), (std::vector<std::int32_t>{-1, -1, 1}));
+  EXPECT_EQ(argmax(*ops_, {1, kInf, kInf, kInf, 0, 2, 1, 2, -kInf}, 3),
+            (std::vector<std::int32_t>{-1, -1, 1}));
 }
 
 TEST_P(ElementwiseTest, ArgmaxReportsNan) {
