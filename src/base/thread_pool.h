@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -18,6 +19,10 @@ int physical_core_count();
 /// A fixed set of threads that share loops. The caller is worker 0; the others wait between loops, spinning
 /// for some tens of microseconds and then parked in the kernel.
 ///
+/// On a machine with more work than cores a worker may be off its core for many milliseconds. Parts that no
+/// worker has begun are then computed by the caller, and after a wait for a part that was begun and left, the
+/// caller works alone for some multiple of what it waited.
+///
 /// Thread-safety: one thread at a time; a loop's body must not start another loop.
 class ThreadPool {
  public:
@@ -29,9 +34,9 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  /// Calls body(begin, end, worker) once per worker with that worker's part of [0, n): part w is
-  /// [n * w / size, n * (w + 1) / size), empty parts are skipped. Returns when all are done; the first
-  /// exception of any worker is rethrown.
+  /// Calls body(begin, end, worker) for parts that make up [0, n), none of them empty: as a rule part w,
+  /// [n * w / size, n * (w + 1) / size), on worker w. One worker never runs two calls at once. Returns when
+  /// all are done; the first exception of any call is rethrown.
   template <typename Body>
   void parallel_for(std::int64_t n, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -48,7 +53,15 @@ class ThreadPool {
 
   void run(std::int64_t n, Function function, void* context);
   void work(int worker);
-  void call_part(int worker);
+  /// Takes part `part` of round `round` if nobody has: true, and then it must be called.
+  bool claim(int part, std::uint32_t round);
+  void call_part(int part, int worker);
+  void wait_for_workers(double own_seconds);
+
+  /// On a line of its own: each is written by two threads at most.
+  struct alignas(64) Claim {
+    std::atomic<std::uint32_t> round{0};
+  };
 
   std::vector<std::thread> threads_;
   // Written by the caller before `round_` advances, read by workers after they saw it.
@@ -58,8 +71,10 @@ class ThreadPool {
   std::mutex error_mutex_;
   std::exception_ptr error_;
   alignas(64) std::atomic<std::uint32_t> round_{0};
-  alignas(64) std::atomic<std::uint32_t> pending_{0};  // workers that have not finished the round
-  bool stop_ = false;
+  alignas(64) std::atomic<std::uint32_t> pending_{0};  // parts that are not finished
+  std::unique_ptr<Claim[]> claims_;                    // [size] the round in which each part was last taken
+  std::chrono::steady_clock::time_point alone_until_{};
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace mererun
