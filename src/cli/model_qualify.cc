@@ -15,6 +15,7 @@
 #include "cli/qualification_report.h"
 #include "cli/report_parts.h"
 #include "engine/qualification.h"
+#include "engine/qualification_receipt.h"
 
 namespace mererun {
 namespace {
@@ -93,7 +94,7 @@ std::string qualification_step_text(const QualificationStep& step) {
 
 std::filesystem::path receipt_path(const std::filesystem::path& path, const std::string& model) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) ? path / (model + ".qualification.json") : path;
+  return std::filesystem::is_directory(path, ignored) ? path / receipt_file_name(model) : path;
 }
 
 int run_model_qualify(const ModelQualifyOptions& options, ProgramContext& context) {

@@ -123,13 +123,11 @@ constexpr Variable kVariables[] = {
        o.stream_history = parse_stream_history(t);
        return true;
      }},
-    {"MERERUN_Q35_MTP_PIPELINED_FALLBACK",
-     [](Overrides& o, std::string_view t) { return store(o.pipelined_fallback, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_MTP_PIPELINED_FALLBACK", nullptr},
     {"MERERUN_Q35_MTP_PROFILE",
      [](Overrides& o, std::string_view t) { return store(o.profile, parse_switch(t)); }, kSwitch},
     {"MERERUN_Q35_EXACT_Q4_EXPERTS", nullptr},
-    {"MERERUN_Q35_FUSED_SWITCH_GLU",
-     [](Overrides& o, std::string_view t) { return store(o.fused_switch_glu, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_FUSED_SWITCH_GLU", nullptr},
     {"MERERUN_Q35_PREFIX_KV_CACHE",
      [](Overrides& o, std::string_view t) { return store(o.prefix_cache, parse_switch(t)); }, kSwitch},
     {"MERERUN_PREFIX_CACHE_BYTES",

@@ -45,10 +45,8 @@ struct Overrides {
   std::optional<int> block_size;         // >= 2
   std::optional<double> head_cost_ratio;
   StreamHistory stream_history = StreamHistory::kOn;
-  bool pipelined_fallback = true;  // false: depth-0 rounds wait for their token
   bool profile = false;
 
-  bool fused_switch_glu = true;
   std::optional<bool> prefix_cache;
   std::optional<std::uint64_t> prefix_cache_bytes;
   std::optional<int> prefill_chunk_tokens;  // 64..8192

@@ -1,6 +1,8 @@
 #include "engine/calibration.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -10,25 +12,40 @@ namespace mererun {
 namespace {
 
 constexpr double kBudgetSeconds = 1.0;
-constexpr int kTrials = 3;
+constexpr int kTrials = 5;
 constexpr int kPromptTokens = 32;
+
+/// Ids that differ, as those of text do: equal rows would choose equal experts and make a wide pass look
+/// cheap.
+std::vector<TokenId> varied_ids(int count, int vocabulary, std::uint32_t seed) {
+  std::vector<TokenId> ids;
+  std::uint32_t x = seed;
+  for (int i = 0; i < count; ++i) {
+    x = x * 1664525U + 1013904223U;  // Numerical Recipes' generator; its high bits are good enough here
+    ids.push_back(static_cast<TokenId>((std::uint64_t{x} * static_cast<std::uint64_t>(vocabulary)) >> 32));
+  }
+  return ids;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-double time_verify(Model& model, SequenceState& state, VerifyLog& log, int width) {
-  const std::vector<TokenId> ids(static_cast<std::size_t>(width), 0);
+/// One round as decoding runs it: a single row commits as it goes, more are verified and then committed.
+double time_round(Model& model, SequenceState& state, VerifyLog& log, int width) {
+  const std::vector<TokenId> ids = varied_ids(width, model.config().vocabulary, 2);
   const Stopwatch watch;
-  VerifyTransaction transaction(state, log, width);
-  const PassSegment segment{&state, &transaction, 0, width};
+  std::optional<VerifyTransaction> transaction;
+  if (width > 1) transaction.emplace(state, log, width);
+  const PassSegment segment{&state, transaction ? &*transaction : nullptr, 0, width};
   const TensorView hidden = model.decoder().forward(ids, {&segment, 1});
   const TensorView logits = model.decoder().logits(hidden);
   const TensorView choices = model.activations().ids(width);
   model.ops().argmax_rows({.logits = logits, .ids = choices});
+  if (transaction) transaction->commit(width, hidden);
   model.ops().synchronize();
-  return watch.seconds();  // never committed: the state stays
+  return watch.seconds();
 }
 
 /// One evaluation of a waiting transition and one chained draft step.
@@ -58,28 +75,36 @@ void interpolate(std::vector<double>& verify) {
   }
 }
 
+/// Interleaved trials, so that a machine that speeds up or slows down meanwhile favours no width.
+std::vector<double> measure_rounds(Model& model, SequenceState& state, VerifyLog& log, int width) {
+  std::vector<int> order = {1, width};  // first what interpolation needs
+  for (int w = 2; w < width; ++w) order.push_back(w);
+  if (width == 1) order.pop_back();
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(width));
+  const Stopwatch budget;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    for (const int w : order) {
+      const bool needed = trial == 0 && (w == 1 || w == width);
+      if (!needed && budget.seconds() >= kBudgetSeconds) continue;
+      times[static_cast<std::size_t>(w) - 1].push_back(time_round(model, state, log, w));
+    }
+  }
+  std::vector<double> verify;
+  for (auto& samples : times) verify.push_back(samples.empty() ? 0.0 : median(std::move(samples)));
+  interpolate(verify);
+  return verify;
+}
+
 }  // namespace
 
 MeasuredCost measure_cost(Model& model, VerifyLog& log, int width) {
   SequenceState state = model.new_sequence();
-  const std::vector<TokenId> prompt(kPromptTokens, 0);
+  const std::vector<TokenId> prompt = varied_ids(kPromptTokens, model.config().vocabulary, 1);
   Prefill(model, state, prompt, {}).run();
-  time_verify(model, state, log, width);  // touches every buffer once
+  time_round(model, state, log, width);  // touches every buffer once
 
   MeasuredCost cost;
-  cost.verify.assign(static_cast<std::size_t>(width), 0.0);
-  const Stopwatch budget;
-  const auto measure = [&](int w) {
-    std::vector<double> times;
-    for (int trial = 0; trial < kTrials && (times.empty() || budget.seconds() < kBudgetSeconds); ++trial)
-      times.push_back(time_verify(model, state, log, w));
-    cost.verify[static_cast<std::size_t>(w) - 1] = median(std::move(times));
-  };
-  measure(1);
-  measure(width);
-  for (int w = 2; w < width && budget.seconds() < kBudgetSeconds; ++w) measure(w);
-  interpolate(cost.verify);
-
+  cost.verify = measure_rounds(model, state, log, width);
   std::vector<double> flush, step;
   for (int trial = 0; trial < kTrials; ++trial) time_draft(model, state, flush, step);
   cost.flush = median(std::move(flush));

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "checkpoint/fingerprint.h"
 #include "engine/calibration.h"
+#include "engine/qualification_receipt.h"
 
 namespace mererun {
 namespace {
@@ -69,6 +70,9 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   engine->admission_traits_ = admission_traits_of(resolved.traits, resolved.config);
   engine->process_ = options.process;
 
+  const auto receipt =
+      find_passing_receipt(resolved.folder, resolved.id, options.surroundings, engine->resolved_.warnings);
+  engine->admission_traits_.is_qualified = receipt.has_value();  // confirmed below, once the files are open
   LoadOptions load = resolved.load_options();
   if (!options.mtp_root.empty()) load.mtp_root = options.mtp_root;
   if (!needs_draft_head(engine->admission_traits_, options.process.speculation))
@@ -82,6 +86,7 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   const auto& checkpoints = engine->model_->host().checkpoints;
   engine->fingerprint_ =
       mererun::fingerprint(*checkpoints.front(), checkpoints.size() > 1 ? checkpoints[1].get() : nullptr);
+  if (receipt) engine->confirm_receipt(*receipt);
   engine->process_.head_present = engine->model_->head() != nullptr;
   engine->process_.backend_exact = true;
   engine->context_limit_ = std::min(options.context_limit.value_or(resolved.traits.context),
@@ -91,6 +96,16 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   engine->attach_disk_store();
   engine->load_seconds_ = watch.seconds();
   return engine;
+}
+
+void Engine::confirm_receipt(const QualificationReceipt& receipt) {
+  const bool counts = receipt.counts_for(fingerprint_, backend_name());
+  admission_traits_.is_qualified = counts;
+  qualification_ = counts ? receipt.path.string() : "none";
+  if (counts) return;
+  resolved_.warnings.push_back(
+      fmt::format("{}: expected fingerprint {} on backend {}, got {} on {}; the receipt is ignored",
+                  receipt.path.string(), fingerprint_, backend_name(), receipt.fingerprint, receipt.backend));
 }
 
 /// What is stored for the trunk serves processes with and without a draft head; histories are the head's own.

@@ -22,6 +22,8 @@
 
 namespace mererun {
 
+struct QualificationReceipt;
+
 enum class Backend { kAuto, kCpu, kCuda, kReference };
 /// Parses "auto", "cpu", "cuda" or "reference". Errors: kInvalidArgument.
 Backend parse_backend(std::string_view text);
@@ -81,6 +83,8 @@ class Engine {
   PrefixCache& prefix_cache() { return prefix_cache_; }
   /// The part of the prefix cache that outlives the process; null without a usable folder.
   DiskStore* disk_store() { return disk_store_; }
+  /// Path of the receipt that qualifies this checkpoint on this backend, or "none".
+  const std::string& qualification() const { return qualification_; }
   const AdmissionTraits& admission_traits() const { return admission_traits_; }
   const AdmissionProcess& admission_process() const { return process_; }
   /// Replaces what the process says about drafting (benchmark variants).
@@ -101,12 +105,14 @@ class Engine {
  private:
   Engine(EngineOptions options, ResolvedModel resolved);
   void attach_disk_store();
+  void confirm_receipt(const QualificationReceipt& receipt);
 
   EngineOptions options_;
   ResolvedModel resolved_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> template_;
   std::string fingerprint_;
+  std::string qualification_ = "none";
   AdmissionTraits admission_traits_;
   AdmissionProcess process_;
   int context_limit_ = 0;

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fingerprint.h"
 #include "engine/checksums.h"
+#include "engine/qualification_receipt.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -218,6 +219,16 @@ class Inspector {
     out_.groups.push_back(std::move(group));
   }
 
+  void find_receipt() {
+    const auto receipt = find_passing_receipt(out_.folder, out_.id, options_.surroundings, out_.warnings);
+    if (!receipt) return;
+    if (receipt->counts_for(out_.fingerprint, receipt->backend)) {
+      out_.qualification = fmt::format("{} ({})", receipt->backend, receipt->path.string());
+    } else {
+      out_.notes.push_back(fmt::format("{} is for other files", receipt->path.string()));
+    }
+  }
+
   void describe_head() {
     if (!weights_->head) return;
     InspectedHead head;
@@ -250,6 +261,7 @@ class Inspector {
     const auto& checkpoints = weights_->checkpoints;
     const Checkpoint* head = checkpoints.size() > 1 ? checkpoints[1].get() : nullptr;
     attempt([&] { out_.fingerprint = fingerprint(*checkpoints.front(), head); });
+    find_receipt();
   }
 
   void compare_checksums() {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/qualification_receipt.h"
 #include "model/host_weights.h"
 
 namespace mererun {
@@ -60,7 +61,8 @@ ListedModel from_traits(const ModelTraits& traits) {
   return model;
 }
 
-ListedModel from_folder(const ResolvedModel& resolved) {
+ListedModel from_folder(const ResolvedModel& resolved, const ModelSurroundings& surroundings,
+                        std::vector<std::string>& warnings) {
   ListedModel model = from_traits(resolved.traits);
   model.installed = true;
   model.folder = resolved.folder;
@@ -70,6 +72,8 @@ ListedModel from_folder(const ResolvedModel& resolved) {
     model.mtp = resolved.manifest->mtp;
   }
   open_weights(resolved, model);
+  if (const auto receipt = find_passing_receipt(resolved.folder, resolved.id, surroundings, warnings))
+    model.qualification = receipt->path.string();
   return model;
 }
 
@@ -95,7 +99,8 @@ void list_known(const ModelTraits& traits, const std::vector<fs::path>& stores, 
     return;
   }
   try {
-    listing.models.push_back(from_folder(resolve_model({.model = traits.id, .root = ""}, surroundings)));
+    listing.models.push_back(from_folder(resolve_model({.model = traits.id, .root = ""}, surroundings),
+                                         surroundings, listing.warnings));
   } catch (const Error& error) {
     ListedModel model = from_traits(traits);
     model.installed = true;
@@ -121,7 +126,8 @@ void list_others(const std::vector<fs::path>& stores, const ModelSurroundings& s
   for (const fs::path& folder : folders) {
     try {
       listing.models.push_back(
-          from_folder(resolve_model({.model = "", .root = folder.string()}, surroundings)));
+          from_folder(resolve_model({.model = "", .root = folder.string()}, surroundings), surroundings,
+                      listing.warnings));
     } catch (const Error& error) {
       listing.warnings.push_back(error.what());
     }
@@ -166,7 +172,7 @@ Json listing_json(const ModelListing& listing) {
              {"blockSizeCap", t.width_cap},
              {"verifyWidthMax", t.certified_width},
              {"contextDefault", model.context},
-             {"qualification", "none"},
+             {"qualification", model.qualification},
              {"sources", sources_json(model.target, model.mtp)}};
     if (model.installed) one["path"] = model.folder.string();
     if (model.bits > 0) one["bits"] = model.bits;

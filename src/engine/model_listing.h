@@ -30,6 +30,8 @@ struct ListedModel {
   int context = 0;            // default, in positions
   RepositoryRevision target;  // empty: not stated
   RepositoryRevision mtp;
+  /// Path of a passing receipt for the id, or "none". That it fits the files is checked at load, not here.
+  std::string qualification = "none";
 };
 
 struct ModelListing {

@@ -27,8 +27,6 @@ TEST(Overrides, AreEmptyWithoutVariables) {
   EXPECT_TRUE(overrides.reports.empty());
   EXPECT_TRUE(overrides.warnings.empty());
   EXPECT_EQ(overrides.speculation, Speculation::kAuto);
-  EXPECT_TRUE(overrides.fused_switch_glu);
-  EXPECT_TRUE(overrides.pipelined_fallback);
 }
 
 TEST(Overrides, ReadEveryAppliedVariable) {
@@ -44,9 +42,7 @@ TEST(Overrides, ReadEveryAppliedVariable) {
       {"MERERUN_Q35_MTP_BLOCK_SIZE", "12"},
       {"MERERUN_Q35_MTP_HEAD_COST_RATIO", "0.25"},
       {"MERERUN_Q35_MTP_STREAM_HISTORY", "none"},
-      {"MERERUN_Q35_MTP_PIPELINED_FALLBACK", "0"},
       {"MERERUN_Q35_MTP_PROFILE", "1"},
-      {"MERERUN_Q35_FUSED_SWITCH_GLU", "0"},
       {"MERERUN_Q35_PREFIX_KV_CACHE", "0"},
       {"MERERUN_PREFIX_CACHE_BYTES", "17179869184"},
       {"MERERUN_Q35_PREFILL_CHUNK_TOKENS", "512"},
@@ -74,9 +70,7 @@ TEST(Overrides, ReadEveryAppliedVariable) {
   EXPECT_EQ(o.block_size, 12);
   EXPECT_EQ(o.head_cost_ratio, 0.25);
   EXPECT_EQ(o.stream_history, StreamHistory::kNone);
-  EXPECT_FALSE(o.pipelined_fallback);
   EXPECT_TRUE(o.profile);
-  EXPECT_FALSE(o.fused_switch_glu);
   EXPECT_EQ(o.prefix_cache, false);
   EXPECT_EQ(o.prefix_cache_bytes, 17179869184u);
   EXPECT_EQ(o.prefill_chunk_tokens, 512);
@@ -89,10 +83,11 @@ TEST(Overrides, ReadEveryAppliedVariable) {
 
 TEST(Overrides, ReportVariablesWithoutEffect) {
   for (const char* name :
-       {"MERERUN_Q35_EXACT_Q4_EXPERTS", "MERERUN_Q35_FUSED_QKV", "MERERUN_Q35_SCOPED_COMPILE",
-        "MERERUN_Q35_ASYNC_DECODE_BLOCKS", "MERERUN_Q35_BATCHED_GPU_SAMPLING", "MERERUN_Q38_EXACT_WIDE_Q4",
-        "MERERUN_Q38_EXACT_WIDE_Q4_SHAPES", "MERERUN_Q38_EXACT_WIDE_DENSE",
-        "MERERUN_Q38_EXACT_WIDE_DENSE_SHAPES", "MERERUN_Q38_EXACT_WIDE_QSA", "MERERUN_Q38_EXACT_WIDE_MOE"}) {
+       {"MERERUN_Q35_EXACT_Q4_EXPERTS", "MERERUN_Q35_FUSED_SWITCH_GLU", "MERERUN_Q35_MTP_PIPELINED_FALLBACK",
+        "MERERUN_Q35_FUSED_QKV", "MERERUN_Q35_SCOPED_COMPILE", "MERERUN_Q35_ASYNC_DECODE_BLOCKS",
+        "MERERUN_Q35_BATCHED_GPU_SAMPLING", "MERERUN_Q38_EXACT_WIDE_Q4", "MERERUN_Q38_EXACT_WIDE_Q4_SHAPES",
+        "MERERUN_Q38_EXACT_WIDE_DENSE", "MERERUN_Q38_EXACT_WIDE_DENSE_SHAPES", "MERERUN_Q38_EXACT_WIDE_QSA",
+        "MERERUN_Q38_EXACT_WIDE_MOE"}) {
     EXPECT_EQ(effect(name, "0"), "no-effect") << name;
     EXPECT_EQ(effect(name, "anything"), "no-effect") << name;
   }
@@ -108,9 +103,7 @@ TEST(Overrides, IgnoreInvalidValuesWithOneWarning) {
       {"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", {"-1", "x", "1k"}},
       {"MERERUN_Q35_MTP_BLOCK_SIZE", {"1", "0", "-3", "4.0", "x"}},
       {"MERERUN_Q35_MTP_HEAD_COST_RATIO", {"0", "-1", "5.1", "nan", "inf", "x"}},
-      {"MERERUN_Q35_MTP_PIPELINED_FALLBACK", {"2"}},
       {"MERERUN_Q35_MTP_PROFILE", {"much"}},
-      {"MERERUN_Q35_FUSED_SWITCH_GLU", {"-"}},
       {"MERERUN_Q35_PREFIX_KV_CACHE", {"some"}},
       {"MERERUN_PREFIX_CACHE_BYTES", {"-1", "8GiB"}},
       {"MERERUN_Q35_PREFILL_CHUNK_TOKENS", {"63", "8193", "x"}},
