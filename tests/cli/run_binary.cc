@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,8 +76,12 @@ RunResult run_binary(const std::vector<std::string>& arguments, const std::strin
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("cannot start " MERERUN_PROGRAM);
   int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), out.text(), err.text()};
+  rusage used = {};
+  wait4(child, &status, 0, &used);
+  return {.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .output = out.text(),
+          .errors = err.text(),
+          .peak_bytes = std::int64_t{used.ru_maxrss} * 1024};
 }
 
 }  // namespace mererun::testing

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@ struct RunResult {
   int status;  // exit status, or 128 + the signal that ended it
   std::string output;
   std::string errors;
+  std::int64_t peak_bytes = 0;  // largest resident set
 };
 
 /// Runs the built program with `arguments`, `input` piped to its stdin, and `variables` ("NAME=value") as its
