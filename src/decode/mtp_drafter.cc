@@ -24,22 +24,25 @@ MtpDrafter::MtpDrafter(Model& model) : model_(model) {
 TokenId MtpDrafter::propose(TensorView output, const DraftRequest& request, Position position,
                             const TokenMask* mask) {
   MtpHead& head = *model_.head();
-  if (mask == nullptr && request.sampler.is_plain_argmax()) {
-    return head.output().shortlist != nullptr ? propose_from_shortlist(output)
-                                              : head.argmax_tokens(output).front();
+  if (request.sampler.is_plain_argmax()) {
+    if (head.output().shortlist != nullptr) return propose_from_shortlist(output, mask);
+    if (mask == nullptr) return head.argmax_tokens(output).front();
   }
   const TensorView logits = head.draft_logits(output);
   model_.ops().download(scores_.data(), logits.data, scores_.size() * sizeof(float));
   return request.sampler.propose(scores_, compact_ids_, position, mask).value_or(-1);
 }
 
-TokenId MtpDrafter::propose_from_shortlist(TensorView output) {
+TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* mask) {
   MtpHead& head = *model_.head();
   const TensorView coarse = head.coarse_scores(output);
   model_.ops().download(scores_.data(), coarse.data,
                         scores_.size() * sizeof(float));  // padding rows stay out
-  for (float& score : scores_)
-    if (!(score < std::numeric_limits<float>::infinity())) score = -std::numeric_limits<float>::infinity();
+  for (std::size_t row = 0; row < scores_.size(); ++row) {
+    const bool is_allowed = mask == nullptr || mask->allows(compact_ids_[row]);
+    if (!is_allowed || !(scores_[row] < std::numeric_limits<float>::infinity()))
+      scores_[row] = -std::numeric_limits<float>::infinity();
+  }
   std::vector<Candidate> shortlist;
   select_top_k(scores_, kShortlist, shortlist);
   std::vector<std::int32_t> rows;

@@ -22,7 +22,7 @@ class MtpDrafter final : public Drafter {
 
   /// The 32 best rows by coarse score, rescored exactly: the best, lowest compact id on ties; -1 if none is a
   /// number.
-  TokenId propose_from_shortlist(TensorView output);
+  TokenId propose_from_shortlist(TensorView output, const TokenMask* mask);
 
   Model& model_;
   std::vector<TokenId> compact_ids_;  // token of each compact row; empty when rows are token ids

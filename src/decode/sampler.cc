@@ -138,6 +138,11 @@ void Sampler::apply_mask(const Row& row, const TokenMask& mask) {
     const std::uint64_t word = start / 64 < words.size() ? words[start / 64] : 0;
     if (word == ~std::uint64_t{0}) continue;
     const std::size_t end = std::min(scratch_.size(), start + 64);
+    if (word == 0) {
+      std::fill(scratch_.begin() + static_cast<std::ptrdiff_t>(start),
+                scratch_.begin() + static_cast<std::ptrdiff_t>(end), kMinusInfinity);
+      continue;
+    }
     for (std::size_t i = start; i < end; ++i) {
       if ((word >> (i - start) & 1) == 0) scratch_[i] = kMinusInfinity;
     }

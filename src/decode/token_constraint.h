@@ -17,7 +17,8 @@ class TokenConstraint {
   virtual const TokenMask* mask() = 0;
   /// Advances over a token that `mask` allows.
   virtual void accept(TokenId id) = 0;
-  /// True when the output is complete and may end.
+  /// True when the output is complete and nothing but its end can follow. (Where it may end and may also go
+  /// on, the mask allows the end-of-sequence tokens.)
   virtual bool is_complete() const = 0;
   /// A copy to look ahead with.
   virtual std::unique_ptr<TokenConstraint> clone() const = 0;

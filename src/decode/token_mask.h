@@ -26,6 +26,10 @@ class TokenMask {
   /// `id` must be in [0, vocabulary).
   void allow(TokenId id) { words_[word_of(id)] |= std::uint64_t{1} << (id & 63); }
   void forbid(TokenId id) { words_[word_of(id)] &= ~(std::uint64_t{1} << (id & 63)); }
+  /// Allows what `other`, of the same vocabulary, allows as well.
+  void allow_all_of(const TokenMask& other) {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
+  }
   void forbid_all() { std::fill(words_.begin(), words_.end(), 0); }
 
   /// Bit i of word w stands for id 64 w + i; bits past the vocabulary are 0.

@@ -11,6 +11,7 @@
 #include "checkpoint/fingerprint.h"
 #include "engine/calibration.h"
 #include "engine/qualification_receipt.h"
+#include "grammar/grammar_vocabulary.h"
 
 namespace mererun {
 namespace {
@@ -138,6 +139,12 @@ CostModel Engine::cost_model(int width) {
   if (!measured_cost_ || static_cast<int>(measured_cost_->verify.size()) < width)
     measured_cost_ = measure_cost(*model_, verify_log(width), width);
   return *measured_cost_;
+}
+
+const std::shared_ptr<const GrammarVocabulary>& Engine::grammar_vocabulary() const {
+  std::call_once(grammar_vocabulary_once_,
+                 [this] { grammar_vocabulary_ = GrammarVocabulary::build(*tokenizer_, eos_ids_); });
+  return grammar_vocabulary_;
 }
 
 std::string Engine::render(const ChatPrompt& prompt, bool add_generation_prompt) const {

@@ -50,7 +50,7 @@ struct GenerateRequest {
   bool profiles = false;      // time every phase of every round
   bool serial_route = false;  // the width-1 oracle: no drafter whatever admission says
 
-  std::unique_ptr<TokenConstraint> constraint;
+  std::unique_ptr<TokenConstraint> constraint;  // on the answer: what the model says after its reasoning
 };
 
 struct TokenLogprobs {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "grammar/compile.h"
 
 namespace mererun {
 namespace {
@@ -76,6 +77,9 @@ Run::Run(Engine& engine, GenerateRequest request, PieceListener listener)
              .logprobs = request_.logprobs,
              .listener = std::move(listener)}) {
   if (request_.serial_route) admission_.drafts = false;
+  if (request_.constraint && plan_.starts_in_reasoning)
+    request_.constraint =
+        constrain_after_reasoning(std::move(request_.constraint), engine.grammar_vocabulary());
   if (uses_cache()) restored_ = engine_.prefix_cache().peek(plan_.ids, needs_history());
 }
 

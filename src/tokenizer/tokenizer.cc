@@ -166,6 +166,8 @@ bool Tokenizer::is_special(TokenId id) const {
   return added != parts_->added.end() && added->second.special;
 }
 
+bool Tokenizer::is_added(TokenId id) const { return parts_->added.contains(id); }
+
 std::optional<TokenId> Tokenizer::find_token(std::string_view text) const {
   for (const auto& [id, token] : parts_->added) {
     if (token.content == text) return id;

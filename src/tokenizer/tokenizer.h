@@ -61,6 +61,8 @@ class Tokenizer final {
   [[nodiscard]] std::string_view token_bytes(TokenId id) const;
   /// True for added tokens that the file marks special.
   [[nodiscard]] bool is_special(TokenId id) const;
+  /// True for every added token, special or not: tokens that stand for markup, not for their letters.
+  [[nodiscard]] bool is_added(TokenId id) const;
   /// The token whose bytes are exactly `text`; an added token wins over a vocabulary entry.
   [[nodiscard]] std::optional<TokenId> find_token(std::string_view text) const;
 

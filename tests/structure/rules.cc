@@ -27,7 +27,7 @@ Violations matches(const SourceFile& file, const std::regex& pattern, const std:
 
 // The folders each folder of src/ may include, itself aside:
 //   base -> device -> tensor -> kernels -> cache -> model -> decode -> engine -> { cli, server }
-//   tensor -> checkpoint -> model;  base -> tokenizer -> engine
+//   tensor -> checkpoint -> model;  base -> tokenizer -> grammar -> engine;  decode -> grammar
 // The front ends see the engine and base, nothing between.
 const std::map<std::string, std::set<std::string>>& allowed_includes() {
   static const std::map<std::string, std::set<std::string>> kAllowed = {
@@ -40,8 +40,10 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"cache", {"base", "device", "tensor", "kernels"}},
       {"model", {"base", "device", "tensor", "kernels", "cache", "checkpoint"}},
       {"decode", {"base", "device", "tensor", "kernels", "cache", "checkpoint", "model"}},
+      {"grammar", {"base", "decode", "tokenizer"}},
       {"engine",
-       {"base", "device", "tensor", "kernels", "cache", "checkpoint", "model", "decode", "tokenizer"}},
+       {"base", "device", "tensor", "kernels", "cache", "checkpoint", "model", "decode", "tokenizer",
+        "grammar"}},
       {"server", {"base", "engine"}},
       {"cli", {"base", "engine"}},
   };
@@ -94,7 +96,7 @@ Violations check_heavy_headers(const SourceFile& file) {
   if (!file.is_header()) return {};
   static const std::regex kCuda(
       R"(^(cuda|cublas|cudnn|nccl|nvrtc|nvml|nvtx|cooperative_groups|mma\.h|cub/|thrust/|cute/|cutlass/))");
-  static const std::set<std::string> kJsonForward = {"checkpoint", "tokenizer", "model",
+  static const std::set<std::string> kJsonForward = {"checkpoint", "tokenizer", "model", "grammar",
                                                      "engine",     "server",    "cli"};
   const bool cuda_folder =
       file.path.starts_with("src/device/cuda/") || file.path.starts_with("src/kernels/cuda/");
