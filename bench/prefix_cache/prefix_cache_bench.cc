@@ -1,8 +1,8 @@
 // What the prefix cache saves, both arms in one run:
 //   prefix_cache_bench CHECKPOINT_FOLDER [CONVERSATION_TOKENS [PREFIX_TOKENS]]
-// Time to first token of a follow-up after a conversation (default 16,384 tokens) from the cache and cold,
-// and of a stored prefix (default 30,000 tokens) computed and loaded from disk by a new engine. JSON on
-// stdout.
+// Time to first token of a follow-up after a conversation (default 16,384 tokens) from the cache and cold;
+// memory of a snapshot against the formula of docs/prefix-cache.md, and of twenty turns against one; a stored
+// prefix (default 30,000 tokens) computed, and loaded from disk by a new engine. JSON on stdout.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
+#include "engine/memory_usage.h"
 #include "engine/run.h"
 
 namespace mererun {
@@ -96,6 +97,65 @@ Json measure_follow_up(Engine& engine, int tokens) {
           {"coldOverCached", ratio}};
 }
 
+std::uint64_t resident_bytes() {
+  const auto usage = memory_usage();
+  return usage ? usage->resident : 0;
+}
+
+/// The formula of docs/prefix-cache.md for what a snapshot does not share.
+std::size_t formula_bytes(const StateGeometry& g, int length, int waiting, int vocabulary) {
+  const DeltaShape& d = g.delta;
+  const auto state = static_cast<std::size_t>(d.value_heads * d.key_dim * d.value_dim +
+                                              (d.conv_taps - 1) * d.conv_channels());
+  return 4 * (static_cast<std::size_t>(g.delta_layers) * state +
+              static_cast<std::size_t>(g.hidden) * static_cast<std::size_t>(1 + waiting) +
+              static_cast<std::size_t>(length + waiting + vocabulary));
+}
+
+/// Resident memory that copies of one snapshot take, beside the formula.
+Json measure_snapshot(const Snapshot& snapshot) {
+  constexpr int kCopies = 64;
+  std::vector<std::shared_ptr<const Snapshot>> copies;
+  const std::uint64_t before = resident_bytes();
+  for (int i = 0; i < kCopies; ++i)
+    copies.push_back(Snapshot::capture(snapshot.state(), {snapshot.ids().begin(), snapshot.ids().end()},
+                                       {snapshot.logits().begin(), snapshot.logits().end()},
+                                       snapshot.kind()));
+  const double each = static_cast<double>(resident_bytes() - before) / kCopies;
+  const auto& history = snapshot.state().history();
+  const std::size_t formula =
+      formula_bytes(snapshot.state().geometry(), snapshot.length(), history ? history->waiting() : 0,
+                    static_cast<int>(snapshot.logits().size()));
+  std::size_t pages = 0;
+  for (const KvPageRef& page : snapshot.pages()) pages += page->bytes.size_bytes();
+  return {{"tokens", snapshot.length()},
+          {"formulaBytes", formula},
+          {"residentBytesEach", each},
+          {"residentOverFormula", each / static_cast<double>(formula)},
+          {"sharedPageBytes", pages}};
+}
+
+/// A long conversation goes on for twenty turns: what the cache holds after the first and the last.
+Json measure_turns(const fs::path& folder, int tokens) {
+  const auto engine = Engine::load(options_for(folder, {}));
+  Ids talk = text_ids(*engine, tokens);
+  Json out{{"conversationTokens", tokens}};
+  for (int turn = 0; turn <= 20; ++turn) {
+    const GenerateResult result = ask(*engine, talk, true, 16);
+    if (turn == 0) {
+      out["bytesAfterOne"] = engine->prefix_cache().bytes();
+      const auto snapshot = engine->prefix_cache().peek(result.prompt_ids);
+      out["snapshot"] = measure_snapshot(*snapshot);
+    }
+    talk.insert(talk.end(), result.ids.begin(), result.ids.end());
+    for (int k = 0; k < kFollowUp; ++k) talk.push_back(100 + 41 * turn + k);
+  }
+  out["bytesAfterTwenty"] = engine->prefix_cache().bytes();
+  out["snapshotsAfterTwenty"] = engine->prefix_cache().entries();
+  out["twentyOverOne"] = out["bytesAfterTwenty"].get<double>() / out["bytesAfterOne"].get<double>();
+  return out;
+}
+
 Json measure_disk(const fs::path& folder, const fs::path& cache, int tokens) {
   std::vector<double> computed, loaded;
   std::int64_t bytes = 0;
@@ -146,10 +206,9 @@ int main(int argc, char** argv) {
       out["model"] = engine->resolved().id;
       out["backend"] = std::string(engine->backend_name());
       out["followUp"] = measure_follow_up(*engine, conversation);
-      out["snapshotBytes"] = engine->prefix_cache().bytes();
-      out["snapshots"] = engine->prefix_cache().entries();
     }
-    out["disk"] = measure_disk(argv[1], cache, prefix);
+    out["memory"] = measure_turns(argv[1], prefix);
+    if (is_disk_store_built()) out["disk"] = measure_disk(argv[1], cache, prefix);
     fs::remove_all(cache);
     fmt::print("{}\n", out.dump(2));
     return 0;

@@ -25,9 +25,11 @@ PrefixDigest digest_of(std::string_view blob) {
   return key;
 }
 
-DiskIndex::Row row_of(const SqliteStatement& s) {
-  return {s.integer(0), static_cast<std::uint64_t>(s.integer(1)), static_cast<int>(s.integer(2)),
-          !s.text(3).empty(), s.text(4)};
+/// True if a row of (hash, length) is a prefix by its hash.
+bool matches(const SqliteStatement& s, int hash, int length, std::span<const std::uint64_t> hashes) {
+  const std::int64_t n = s.integer(length);
+  return n > 0 && n < static_cast<std::int64_t>(hashes.size()) &&
+         hashes[static_cast<std::size_t>(n)] == static_cast<std::uint64_t>(s.integer(hash));
 }
 
 }  // namespace
@@ -50,7 +52,8 @@ void DiskIndex::create() {
       " key BLOB NOT NULL, hash INTEGER NOT NULL, length INTEGER NOT NULL, kind INTEGER NOT NULL,"
       " has_logits INTEGER NOT NULL, bytes INTEGER NOT NULL, file TEXT NOT NULL, last_use INTEGER NOT NULL,"
       " UNIQUE(model, head, key));"
-      "CREATE INDEX snapshot_length ON snapshot(model, length);"
+      "CREATE INDEX snapshot_lookup ON snapshot(model, length, hash, head, has_logits);"
+      "CREATE INDEX snapshot_age ON snapshot(kind, last_use);"
       "CREATE TABLE page(id INTEGER PRIMARY KEY, model TEXT NOT NULL, key BLOB NOT NULL,"
       " bytes INTEGER NOT NULL, file TEXT NOT NULL, UNIQUE(model, key));"
       "CREATE TABLE snapshot_page(snapshot INTEGER NOT NULL, place INTEGER NOT NULL, page INTEGER NOT NULL,"
@@ -69,23 +72,30 @@ void DiskIndex::check() {
 
 std::vector<DiskIndex::Row> DiskIndex::candidates(const std::string& model,
                                                   const std::optional<std::string>& head, int longer_than,
-                                                  int length) {
+                                                  std::span<const std::uint64_t> hashes) {
+  // The columns of one index: rows that do not match cost no more than their entry in it.
   SqliteStatement s(database_,
-                    "SELECT id, hash, length, head, file FROM snapshot WHERE model = ?1 AND length > ?2"
+                    "SELECT id, hash, length FROM snapshot WHERE model = ?1 AND length > ?2"
                     " AND length <= ?3 AND (?4 = '' OR head = ?4) ORDER BY length DESC, has_logits DESC");
-  s.bind(model).bind(longer_than).bind(length).bind(head.value_or(""));
+  s.bind(model).bind(longer_than).bind(static_cast<std::int64_t>(hashes.size()) - 1).bind(head.value_or(""));
   std::vector<Row> rows;
-  while (s.step()) rows.push_back(row_of(s));
+  while (s.step())
+    if (matches(s, 1, 2, hashes))
+      rows.push_back(
+          {s.integer(0), static_cast<std::uint64_t>(s.integer(1)), static_cast<int>(s.integer(2)), {}});
+  for (Row& row : rows) {
+    SqliteStatement file(database_, "SELECT file FROM snapshot WHERE id = ?");
+    if (file.bind(row.id).step()) row.file = file.text(0);
+  }
   return rows;
 }
 
-std::vector<DiskIndex::Row> DiskIndex::other_models(const std::string& model, int length) {
-  SqliteStatement s(database_,
-                    "SELECT id, hash, length, head, file FROM snapshot WHERE model != ?1 AND length <= ?2");
-  s.bind(model).bind(length);
-  std::vector<Row> rows;
-  while (s.step()) rows.push_back(row_of(s));
-  return rows;
+bool DiskIndex::is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes) {
+  SqliteStatement s(database_, "SELECT hash, length FROM snapshot WHERE model != ? AND length < ?");
+  s.bind(model).bind(static_cast<std::int64_t>(hashes.size()));
+  while (s.step())
+    if (matches(s, 0, 1, hashes)) return true;
+  return false;
 }
 
 bool DiskIndex::has_snapshot(const Entry& e) {
@@ -229,7 +239,7 @@ std::vector<std::string> DiskIndex::remove_page(std::int64_t page) {
   return files;
 }
 
-std::vector<std::string> DiskIndex::evict(std::int64_t budget, int& evicted) {
+std::vector<std::string> DiskIndex::evict(std::int64_t budget, std::int64_t& evicted) {
   std::vector<std::string> files;
   while (bytes() > budget) {
     SqliteTransaction transaction(database_);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,6 @@ class DiskIndex {
     std::int64_t id = 0;
     std::uint64_t hash = 0;
     int length = 0;
-    bool has_head = false;
     std::string file;
   };
   struct StoredPage {
@@ -63,12 +63,12 @@ class DiskIndex {
   /// Errors: kCorruptData if SQLite finds damage.
   void check();
 
-  /// Snapshots of a model with more than `longer_than` and at most `length` tokens, longest first; `head`:
-  /// only those with a history of that head.
+  /// Snapshots of a model that a prompt may begin with, longest first: those of more than `longer_than`
+  /// tokens whose hash is `hashes[length]`. `head`: only those with a history of that head.
   std::vector<Row> candidates(const std::string& model, const std::optional<std::string>& head,
-                              int longer_than, int length);
-  /// Hashes and lengths of what other models have stored.
-  std::vector<Row> other_models(const std::string& model, int length);
+                              int longer_than, std::span<const std::uint64_t> hashes);
+  /// True if another model has stored such a one.
+  bool is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes);
   bool has_snapshot(const Entry& entry);
   bool has_page(const std::string& model, const PrefixDigest& key);
   std::vector<StoredPage> pages_of(std::int64_t snapshot);
@@ -83,7 +83,7 @@ class DiskIndex {
   std::vector<std::string> remove_page(std::int64_t page);
   /// Drops entries until at most `budget` bytes remain, by class from kInterval up, then by least recent use.
   /// Returns the files to remove; counts the entries in `evicted`.
-  std::vector<std::string> evict(std::int64_t budget, int& evicted);
+  std::vector<std::string> evict(std::int64_t budget, std::int64_t& evicted);
 
   std::int64_t bytes();
   std::int64_t entries();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <optional>
 #include <set>
 #include <utility>
@@ -51,6 +52,8 @@ class FolderStore final : public DiskStore {
     if (writes) writer_ = std::make_unique<DiskWriter>(options_);
     index_ = std::make_unique<DiskIndex>(
         options_.folder, writes ? SqliteDatabase::Mode::kReadWrite : SqliteDatabase::Mode::kReadOnly);
+    at_open_.entries = index_->entries();
+    at_open_.bytes = index_->bytes();
   }
 
   Answer find(const Query& query) override {
@@ -61,28 +64,32 @@ class FolderStore final : public DiskStore {
       if (error.code() == ErrorCode::kDevice) throw;
       warn(error.what());
       answer.met_corrupt |= error.code() == ErrorCode::kCorruptData;
+    } catch (const std::exception& error) {  // no memory for what a file claims to hold
+      warn(error.what());
     }
     return answer;
   }
 
-  void offer(const std::shared_ptr<const Snapshot>& snapshot) override {
-    if (!writer_) return;
+  bool offer(const std::shared_ptr<const Snapshot>& snapshot) override {
+    if (!writer_) return true;
     try {
-      enqueue(*snapshot);
+      return enqueue(*snapshot);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kDevice) throw;
       warn(error.what());
       writer_->count_skipped("failed");
+    } catch (const std::bad_alloc& error) {
+      warn(error.what());
+      writer_->count_skipped("failed");
     }
+    return true;
   }
 
   void flush() override {
     if (writer_) writer_->flush();
   }
 
-  DiskStoreStatistics statistics() override {
-    return writer_ ? writer_->statistics() : DiskStoreStatistics{};
-  }
+  DiskStoreStatistics statistics() override { return writer_ ? writer_->statistics() : at_open_; }
 
  private:
   enum class Load { kDone, kOther, kGone, kCorrupt };
@@ -90,14 +97,8 @@ class FolderStore final : public DiskStore {
   void search(const Query& query, Answer& answer) {
     std::vector<std::uint64_t> hashes{0};
     for (const TokenId id : query.prompt) hashes.push_back(extend_hash(hashes.back(), id));
-    const auto matches = [&](const DiskIndex::Row& row) {
-      return row.length > 0 && row.length < static_cast<int>(hashes.size()) &&
-             hashes[static_cast<std::size_t>(row.length)] == row.hash;
-    };
-    const int length = static_cast<int>(query.prompt.size());
     const std::optional<std::string> head = query.needs_history ? std::optional(options_.head) : std::nullopt;
-    for (const DiskIndex::Row& row : index_->candidates(options_.model, head, query.longer_than, length)) {
-      if (!matches(row)) continue;
+    for (const DiskIndex::Row& row : index_->candidates(options_.model, head, query.longer_than, hashes)) {
       switch (load(row, query, answer)) {
         case Load::kDone:
           if (writer_) writer_->push(DiskWriter::TouchRow{row.id});
@@ -107,9 +108,8 @@ class FolderStore final : public DiskStore {
         case Load::kGone: break;
       }
     }
-    if (query.longer_than > 0 || answer.met_corrupt) return;
-    for (const DiskIndex::Row& row : index_->other_models(options_.model, length))
-      if (matches(row)) answer.is_of_other_model = true;
+    if (query.longer_than == 0 && !answer.met_corrupt)
+      answer.is_of_other_model = index_->is_of_other_model(options_.model, hashes);
   }
 
   Load load(const DiskIndex::Row& row, const Query& query, Answer& answer) {
@@ -218,7 +218,10 @@ class FolderStore final : public DiskStore {
     return Load::kCorrupt;
   }
 
-  void enqueue(const Snapshot& snapshot) {
+  /// False if too much waits already.
+  bool enqueue(const Snapshot& snapshot) {
+    if (snapshot.kind() == SnapshotClass::kInterval && snapshot.length() % kDiskIntervalTokens != 0)
+      return true;
     const bool has_history = snapshot.has_whole_history() && !options_.head.empty();
     DiskIndex::Entry entry{.model = options_.model,
                            .head = has_history ? options_.head : "",
@@ -229,24 +232,43 @@ class FolderStore final : public DiskStore {
                            .has_logits = !snapshot.logits().empty(),
                            .bytes = 0,
                            .file = {}};
-    if (index_->has_snapshot(entry))
-      return writer_->push(DiskWriter::Touch{std::move(entry), snapshot.kind()});
-    std::size_t bytes = snapshot.exclusive_bytes();
-    if (bytes > static_cast<std::size_t>(options_.budget_bytes)) return writer_->count_skipped("too-large");
-    for (const KvPageRef& page : snapshot.pages()) bytes += page->bytes.size_bytes();
-    if (!writer_->has_room(bytes)) return writer_->count_skipped("queue");
-    DiskWriter::Write write;
+    if (index_->has_snapshot(entry)) {
+      writer_->push(DiskWriter::Touch{std::move(entry), snapshot.kind()});
+      return true;
+    }
+    const auto bytes_of = [&](bool is_head) {
+      return (is_head ? pools_.head : pools_.trunk)->geometry().page_bytes();
+    };
     const auto name_of_page = [&](const PageImage& page) {
       return DiskWriter::PageName{page.is_head ? options_.head : options_.model, page.key};
     };
-    write.image = take_image(snapshot, [&](const PageImage& page) {
+    std::vector<PageImage> pages = name_pages(snapshot);
+    if (!has_history) std::erase_if(pages, [](const PageImage& page) { return page.is_head; });
+    // Every page counts against the budget, the new ones alone against the queue.
+    std::vector<bool> is_wanted;
+    std::size_t whole = snapshot.exclusive_bytes();
+    std::size_t fresh = whole;
+    for (const PageImage& page : pages) {
       const DiskWriter::PageName name = name_of_page(page);
-      return !writer_->will_store(name) && !index_->has_page(name.first, name.second);
-    });
+      is_wanted.push_back(!writer_->will_store(name) && !index_->has_page(name.first, name.second));
+      whole += bytes_of(page.is_head);
+      if (is_wanted.back()) fresh += bytes_of(page.is_head);
+    }
+    if (whole > static_cast<std::size_t>(options_.budget_bytes)) {
+      writer_->count_skipped("too-large");
+      return true;
+    }
+    if (!writer_->has_room(fresh)) {
+      writer_->count_skipped("queue");
+      return false;
+    }
+    DiskWriter::Write write;
+    for (const PageImage& page : pages) write.pages.push_back(name_of_page(page));
+    write.image = take_image(snapshot, std::move(pages), is_wanted);
     if (!has_history) forget_history(write.image);
-    for (const PageImage& page : write.image.pages) write.pages.push_back(name_of_page(page));
     write.entry = std::move(entry);
     writer_->push(std::move(write));
+    return true;
   }
 
   void warn(const std::string& what) {
@@ -261,13 +283,25 @@ class FolderStore final : public DiskStore {
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<DiskIndex> index_;  // of the engine's thread
   std::unique_ptr<DiskWriter> writer_;
+  DiskStoreStatistics at_open_;  // of a folder that is only read
   std::set<std::string> warned_;
 };
 
+/// A file size limit is an error of the write that meets it, not the end of the process; SQLite writes on any
+/// thread.
+void ignore_size_limit() {
+  struct sigaction action = {};
+  if (::sigaction(SIGXFSZ, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) ::signal(SIGXFSZ, SIG_IGN);
+}
+
 }  // namespace
+
+bool is_disk_store_built() { return true; }
+void require_disk_store() {}
 
 std::unique_ptr<DiskStore> open_disk_store(Ops& ops, const StateGeometry& geometry, const StatePools& pools,
                                            const DiskStoreOptions& options) {
+  ignore_size_limit();
   std::error_code ignored;
   if (fs::create_directories(options.folder, ignored))
     fs::permissions(options.folder, fs::perms::owner_all, ignored);
@@ -277,7 +311,7 @@ std::unique_ptr<DiskStore> open_disk_store(Ops& ops, const StateGeometry& geomet
     if (writes && lock->try_alone()) repair_folder(options.folder);
     lock->share();
     return std::make_unique<FolderStore>(ops, geometry, pools, options, std::move(lock), writes);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"not used: {}\"", error.what());
     return nullptr;
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <random>
 
 #include "base/error.h"
@@ -27,6 +26,8 @@ DiskWriter::DiskWriter(const DiskStoreOptions& options)
   std::error_code ignored;
   std::filesystem::create_directories(folder_, ignored);
   std::filesystem::permissions(folder_, std::filesystem::perms::owner_all, ignored);
+  unlink(index_.evict(options_.budget_bytes, statistics_.evictions));  // it may have been larger
+  refresh();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -83,11 +84,6 @@ DiskStoreStatistics DiskWriter::statistics() {
 }
 
 void DiskWriter::run() {
-  // A write beyond a file size limit is an error to handle, not the end of the process.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGXFSZ);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::int64_t failures = 0;
   for (;;) {
     std::unique_lock lock(mutex_);
@@ -157,29 +153,46 @@ void DiskWriter::do_job(Write& write) {
     bytes += write.entry.bytes;
     sync_folder(folder_);
     inserted = index_.insert(write.entry, pages);
-  } catch (const Error&) {
+  } catch (...) {
     unlink(files);
     throw;
   }
   unlink(inserted.unused);
   if (inserted.outcome == DiskIndex::Outcome::kKnown) return count_skipped("known");
   if (inserted.outcome == DiskIndex::Outcome::kPageMissing) return count_skipped("page-missing");
-  int evicted = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.written_snapshots;
+    statistics_.written_pages += page_files;
+    statistics_.written_bytes += bytes;
+  }
+  std::int64_t evicted = 0;
   unlink(index_.evict(options_.budget_bytes, evicted));
-  const std::int64_t entries = index_.entries();
-  const std::int64_t held = index_.bytes();
-  const std::lock_guard lock(mutex_);
-  statistics_.entries = entries;
-  statistics_.bytes = held;
-  ++statistics_.written_snapshots;
-  statistics_.written_pages += page_files;
-  statistics_.written_bytes += bytes;
-  statistics_.evictions += evicted;
+  {
+    const std::lock_guard lock(mutex_);
+    statistics_.evictions += evicted;
+  }
+  refresh();
 }
 
 void DiskWriter::do_job(Touch& touch) { index_.touch(touch.entry, touch.kind); }
 void DiskWriter::do_job(TouchRow& touch) { index_.touch(touch.snapshot); }
-void DiskWriter::do_job(RemoveSnapshot& remove) { unlink(index_.remove_snapshot(remove.snapshot)); }
-void DiskWriter::do_job(RemovePage& remove) { unlink(index_.remove_page(remove.page)); }
+void DiskWriter::do_job(RemoveSnapshot& remove) {
+  unlink(index_.remove_snapshot(remove.snapshot));
+  refresh();
+}
+void DiskWriter::do_job(RemovePage& remove) {
+  unlink(index_.remove_page(remove.page));
+  refresh();
+}
+
+/// Reads what the folder holds now into the statistics.
+void DiskWriter::refresh() {
+  const std::int64_t entries = index_.entries();
+  const std::int64_t bytes = index_.bytes();
+  const std::lock_guard lock(mutex_);
+  statistics_.entries = entries;
+  statistics_.bytes = bytes;
+}
 
 }  // namespace mererun

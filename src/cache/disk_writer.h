@@ -70,6 +70,7 @@ class DiskWriter {
   void do_job(TouchRow& touch);
   void do_job(RemoveSnapshot& remove);
   void do_job(RemovePage& remove);
+  void refresh();
   std::string new_name(const PrefixDigest& key, const char* suffix) const;
   void unlink(const std::vector<std::string>& files) const;
 

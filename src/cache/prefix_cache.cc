@@ -21,6 +21,13 @@ int common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
 int rank_of(bool has_history, bool has_logits) { return (has_history ? 2 : 0) + (has_logits ? 1 : 0); }
 int rank_of(const Snapshot& s) { return rank_of(s.has_whole_history(), !s.logits().empty()); }
 
+/// Bytes of a snapshot with every page it refers to.
+std::size_t whole_bytes(const Snapshot& snapshot) {
+  std::size_t bytes = snapshot.exclusive_bytes();
+  for (const KvPageRef& page : snapshot.pages()) bytes += page->bytes.size_bytes();
+  return bytes;
+}
+
 }  // namespace
 
 /// Entries whose hash says that they are a prefix of the prompt, shortest first.
@@ -47,7 +54,7 @@ std::optional<std::size_t> PrefixCache::find_longest(std::span<const TokenId> pr
   for (auto it = found.rbegin(); it != found.rend(); ++it) {
     const Snapshot& s = *entries_[*it].snapshot;
     if (needs_history && !s.has_whole_history()) continue;
-    if (common_prefix(prompt, s.ids()) == s.length()) return *it;
+    if (count_common(prompt, s.ids()) == s.length()) return *it;
   }
   return std::nullopt;
 }
@@ -61,13 +68,26 @@ std::optional<std::size_t> PrefixCache::find(std::span<const TokenId> ids, std::
   return std::nullopt;
 }
 
+int PrefixCache::count_common(std::span<const TokenId> a, std::span<const TokenId> b) const {
+  const int common = common_prefix(a, b);
+  compared_ids_ += common + 1;
+  return common;
+}
+
+bool PrefixCache::IdsLess::is_less(std::span<const TokenId> a, std::span<const TokenId> b) const {
+  const auto at = static_cast<std::size_t>(common_prefix(a, b));
+  *compared += static_cast<std::int64_t>(at) + 1;
+  if (at == b.size()) return false;
+  return at == a.size() || a[at] < b[at];
+}
+
 /// Stored sequences are kept in lexicographic order: the one that shares most with the prompt is a neighbour
 /// of its place.
 int PrefixCache::common_tokens(std::span<const TokenId> prompt) const {
   const auto above = by_ids_.lower_bound(prompt);
   int common = 0;
-  if (above != by_ids_.end()) common = common_prefix(prompt, (*above)->ids());
-  if (above != by_ids_.begin()) common = std::max(common, common_prefix(prompt, (*std::prev(above))->ids()));
+  if (above != by_ids_.end()) common = count_common(prompt, (*above)->ids());
+  if (above != by_ids_.begin()) common = std::max(common, count_common(prompt, (*std::prev(above))->ids()));
   return common;
 }
 
@@ -101,6 +121,7 @@ PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt, bool needs_hist
     }
     match.common_tokens = common_tokens(prompt);
   }
+  offer(match.snapshot);
   const int in_memory = match.snapshot ? match.snapshot->length() : 0;
   SnapshotTier::Answer answer;
   if (tier_ && in_memory < static_cast<int>(prompt.size())) {
@@ -148,6 +169,7 @@ bool PrefixCache::touch(std::span<const TokenId> ids, SnapshotClass kind, bool h
   Entry& entry = entries_[*found];
   if (rank_of(*entry.snapshot) < rank_of(has_history, has_logits)) return false;
   entry.last_use = ++clock_;
+  if (kind == SnapshotClass::kSystem && entry.kind != kind) system_bytes_ += whole_bytes(*entry.snapshot);
   entry.kind = std::min(entry.kind, kind);
   return true;
 }
@@ -162,11 +184,12 @@ std::size_t PrefixCache::added_bytes(const Snapshot& snapshot) const {
 
 void PrefixCache::insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash) {
   bytes_ += added_bytes(*snapshot);
+  if (kind == SnapshotClass::kSystem) system_bytes_ += whole_bytes(*snapshot);
   for (const KvPageRef& page : snapshot->pages()) ++page_uses_[page.get()];
   ++lengths_[snapshot->length()];
   by_ids_.insert(snapshot.get());
   by_hash_.emplace(hash, entries_.size());
-  entries_.push_back({std::move(snapshot), kind, hash, ++clock_});
+  entries_.push_back({std::move(snapshot), kind, hash, ++clock_, false});
 }
 
 void PrefixCache::erase(std::size_t index) {
@@ -184,6 +207,7 @@ void PrefixCache::erase(std::size_t index) {
     if (--use->second == 0) page_uses_.erase(use);
   }
   bytes_ -= added_bytes(*entry.snapshot);
+  if (entry.kind == SnapshotClass::kSystem) system_bytes_ -= whole_bytes(*entry.snapshot);
   const std::size_t last = entries_.size() - 1;
   if (index != last) {  // the last entry moves into the gap
     forget(entries_[last].hash, last);
@@ -222,20 +246,27 @@ bool PrefixCache::can_fit(const Snapshot& snapshot, SnapshotClass kind,
   return bytes <= budget_bytes_;
 }
 
-void PrefixCache::make_room(const Snapshot& snapshot, SnapshotClass kind) {
-  const auto goes_first = [](const Entry& a, const Entry& b) {
-    if (a.kind != b.kind) return a.kind > b.kind;
-    if (a.kind == SnapshotClass::kInterval) {
-      const int x = std::countr_zero(static_cast<unsigned>(a.snapshot->length()));
-      const int y = std::countr_zero(static_cast<unsigned>(b.snapshot->length()));
-      if (x != y) return x < y;
-    }
-    return a.last_use < b.last_use;
+/// Many different system parts (one with the date in it, say) must not take the place of conversations.
+bool PrefixCache::goes_before(const Entry& a, const Entry& b) const {
+  const auto class_of = [this](const Entry& e) {
+    const bool is_pinned = system_bytes_ <= budget_bytes_ / 2;
+    return e.kind == SnapshotClass::kSystem && !is_pinned ? SnapshotClass::kSemantic : e.kind;
   };
+  if (class_of(a) != class_of(b)) return class_of(a) > class_of(b);
+  if (a.kind == SnapshotClass::kInterval) {
+    const int x = std::countr_zero(static_cast<unsigned>(a.snapshot->length()));
+    const int y = std::countr_zero(static_cast<unsigned>(b.snapshot->length()));
+    if (x != y) return x < y;
+  }
+  return a.last_use < b.last_use;
+}
+
+void PrefixCache::make_room(const Snapshot& snapshot, SnapshotClass kind) {
   while (bytes_ + added_bytes(snapshot) > budget_bytes_) {
     std::optional<std::size_t> victim;
     for (std::size_t i = 0; i < entries_.size(); ++i)
-      if (may_evict(entries_[i], kind) && (!victim || goes_first(entries_[i], entries_[*victim]))) victim = i;
+      if (may_evict(entries_[i], kind) && (!victim || goes_before(entries_[i], entries_[*victim])))
+        victim = i;
     MERERUN_CHECK(victim.has_value(), "what fits beside the pinned entries finds room");
     remember_evicted(entries_[*victim].hash);
     erase(*victim);
@@ -255,13 +286,12 @@ bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapsho
   if (twin) {
     Entry& entry = entries_[*twin];
     entry.last_use = ++clock_;
+    if (kind == SnapshotClass::kSystem && entry.kind != kind) system_bytes_ += whole_bytes(*entry.snapshot);
     kind = entry.kind = std::min(entry.kind, kind);
     if (rank_of(*snapshot) <= rank_of(*entry.snapshot)) return true;
   }
   if (bytes_ + added_bytes(*snapshot) > budget_bytes_ && !can_fit(*snapshot, kind, twin)) {
-    std::size_t alone = snapshot->exclusive_bytes();
-    for (const KvPageRef& page : snapshot->pages()) alone += page->bytes.size_bytes();
-    count_skipped_locked(alone > budget_bytes_ ? "too-large" : "budget");
+    count_skipped_locked(whole_bytes(*snapshot) > budget_bytes_ ? "too-large" : "budget");
     return false;
   }
   if (twin) erase(*twin);
@@ -274,8 +304,29 @@ bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapsho
 
 bool PrefixCache::store(std::shared_ptr<const Snapshot> snapshot) {
   const bool stored = store_in_memory(snapshot);
-  if (tier_ && is_enabled()) tier_->offer(snapshot);
+  if (stored) {
+    offer(snapshot);
+  } else if (tier_ && is_enabled()) {
+    tier_->offer(snapshot);  // the disk may have room where memory has none
+  }
   return stored;
+}
+
+/// Offers what the tier has not taken yet: one that was busy is asked again when the snapshot is used.
+void PrefixCache::offer(const std::shared_ptr<const Snapshot>& snapshot) {
+  if (!tier_ || !snapshot) return;
+  const auto entry = [&, hash = hash_tokens(snapshot->ids())]() -> Entry* {
+    const std::optional<std::size_t> at = find(snapshot->ids(), hash);
+    return at ? &entries_[*at] : nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    const Entry* known = entry();
+    if (known != nullptr && (known->is_offered || known->snapshot != snapshot)) return;
+  }
+  const bool taken = tier_->offer(snapshot);
+  const std::lock_guard lock(mutex_);
+  if (Entry* known = entry()) known->is_offered |= taken && known->snapshot == snapshot;
 }
 
 void PrefixCache::count_skipped(std::string_view reason) {
@@ -301,7 +352,7 @@ void PrefixCache::clear() {
   page_uses_.clear();
   evicted_.clear();
   evicted_order_.clear();
-  bytes_ = 0;
+  bytes_ = system_bytes_ = 0;
 }
 
 std::size_t PrefixCache::bytes() const {
@@ -316,7 +367,9 @@ std::size_t PrefixCache::entries() const {
 
 PrefixCacheCounters PrefixCache::counters() const {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  PrefixCacheCounters counters = counters_;
+  counters.compared_ids = compared_ids_;
+  return counters;
 }
 
 }  // namespace mererun

@@ -29,7 +29,8 @@ struct PrefixCacheCounters {
   std::int64_t reused_tokens = 0;
   std::int64_t stored_tokens = 0;
   std::int64_t disk_hits = 0;
-  std::int64_t disk_corrupt = 0;                                    // damaged entries met and dropped
+  std::int64_t disk_corrupt = 0;  // damaged entries met and dropped
+  std::int64_t compared_ids = 0;  // ids read to confirm matches and name limits
   std::map<std::string, std::int64_t, std::less<>> skipped_stores;  // by reason
 };
 
@@ -56,11 +57,12 @@ struct PrefixMatch {
 /// Snapshots of one model, found by the longest stored prefix of a prompt, within a byte budget; behind them
 /// optionally a slower tier.
 ///
-/// Pages shared by several snapshots count once. Eviction: class from kInterval up to kSemantic. Intervals
+/// Pages shared by several snapshots count once. Eviction: class from kInterval up to kSystem. Intervals
 /// are thinned: of two, the one at the less round position goes first, so that the rest stays evenly spaced;
-/// then, as in every class, least recent use. A snapshot that someone holds is never evicted, an interval
-/// never displaces another class, and a store that would not fit is skipped before anything is evicted for
-/// it.
+/// then, as in every class, least recent use. System parts are pinned in this way: they go when nothing else
+/// is left, as long as they hold at most half of the budget; beyond that they count as kSemantic. A snapshot
+/// that someone holds is never evicted, an interval never displaces another class, and a store that would not
+/// fit is skipped before anything is evicted for it.
 ///
 /// Thread-safety: thread-safe, except that `lookup` and `store` belong to the thread that owns the Ops.
 class PrefixCache {
@@ -73,8 +75,9 @@ class PrefixCache {
 
   bool is_enabled() const { return budget_bytes_ > 0; }
 
-  /// The longest stored sequence that is a prefix of `prompt`, in time linear in the prompt; marks it and the
-  /// stored prefixes on the way as used. `needs_history`: only snapshots with a whole draft history.
+  /// The longest stored sequence that is a prefix of `prompt`, in time linear in the prompt (naming where a
+  /// longer one left it takes as much once more for each doubling of the entries); marks it and the stored
+  /// prefixes on the way as used. `needs_history`: only snapshots with a whole draft history.
   PrefixMatch lookup(std::span<const TokenId> prompt, bool needs_history = false);
 
   /// What `lookup` would find in memory, to be held (and so pinned) until then; counts and marks nothing.
@@ -105,6 +108,7 @@ class PrefixCache {
     SnapshotClass kind = SnapshotClass::kInterval;
     std::uint64_t hash = 0;
     std::uint64_t last_use = 0;
+    bool is_offered = false;  // the tier has it, or does not want it
   };
   struct IdsLess {
     using is_transparent = void;
@@ -112,10 +116,10 @@ class PrefixCache {
     static std::span<const TokenId> ids(std::span<const TokenId> s) { return s; }
     template <typename A, typename B>
     bool operator()(const A& a, const B& b) const {
-      const auto x = ids(a);
-      const auto y = ids(b);
-      return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
+      return is_less(ids(a), ids(b));
     }
+    bool is_less(std::span<const TokenId> a, std::span<const TokenId> b) const;
+    std::int64_t* compared;
   };
 
   // Callers hold the mutex.
@@ -123,11 +127,13 @@ class PrefixCache {
   std::optional<std::size_t> find_longest(std::span<const TokenId> prompt, bool needs_history,
                                           const std::vector<std::size_t>& candidates) const;
   std::optional<std::size_t> find(std::span<const TokenId> ids, std::uint64_t hash) const;
+  int count_common(std::span<const TokenId> a, std::span<const TokenId> b) const;
   int common_tokens(std::span<const TokenId> prompt) const;
   bool was_evicted(std::span<const TokenId> prompt) const;
   PrefixLimit limit_of_miss(std::span<const TokenId> prompt, int common) const;
   std::size_t added_bytes(const Snapshot& snapshot) const;
   bool may_evict(const Entry& entry, SnapshotClass for_kind) const;
+  bool goes_before(const Entry& a, const Entry& b) const;
   bool can_fit(const Snapshot& snapshot, SnapshotClass kind, std::optional<std::size_t> twin) const;
   void make_room(const Snapshot& snapshot, SnapshotClass kind);
   void insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash);
@@ -135,19 +141,22 @@ class PrefixCache {
   void remember_evicted(std::uint64_t hash);
   void count_skipped_locked(std::string_view reason);
   bool store_in_memory(const std::shared_ptr<const Snapshot>& snapshot);
+  void offer(const std::shared_ptr<const Snapshot>& snapshot);
 
   const std::size_t budget_bytes_;
   std::unique_ptr<SnapshotTier> tier_;
 
   mutable std::mutex mutex_;
   std::size_t bytes_ = 0;
+  std::size_t system_bytes_ = 0;  // of kSystem entries, each with all of its pages
   std::uint64_t clock_ = 0;
   std::vector<Entry> entries_;
   std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;  // hash of all ids -> entry
   std::map<int, int> lengths_;                                   // stored lengths -> entries of that length
-  std::set<const Snapshot*, IdsLess> by_ids_;                    // in lexicographic order
-  std::unordered_map<const KvPage*, int> page_uses_;             // entries that refer to a page
-  std::deque<std::uint64_t> evicted_order_;                      // hashes of the last evicted entries
+  mutable std::int64_t compared_ids_ = 0;
+  std::set<const Snapshot*, IdsLess> by_ids_{IdsLess{&compared_ids_}};  // in lexicographic order
+  std::unordered_map<const KvPage*, int> page_uses_;                    // entries that refer to a page
+  std::deque<std::uint64_t> evicted_order_;                             // hashes of the last evicted entries
   std::unordered_multiset<std::uint64_t> evicted_;
   PrefixCacheCounters counters_;
 };

@@ -7,9 +7,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <random>
 
 #include "base/error.h"
 
@@ -176,9 +176,10 @@ std::span<const std::byte> SealedFile::section(std::uint32_t id) const {
 }
 
 std::uint64_t SealedFile::write(const fs::path& path, std::span<const FileSection> sections) {
-  static std::atomic<unsigned> counter{0};
+  // Random, so that what another process left behind, here or on another machine, is never in the way.
+  static thread_local std::random_device random;
   const fs::path temporary =
-      path.parent_path() / fmt::format("{}{}-{}", kTemporaryPrefix, ::getpid(), counter++);
+      path.parent_path() / fmt::format("{}{}-{:08x}{:08x}", kTemporaryPrefix, ::getpid(), random(), random());
   const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) fail_io(temporary, "create", errno);
   try {

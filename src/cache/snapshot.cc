@@ -8,6 +8,7 @@ namespace mererun {
 
 std::string_view name_of(SnapshotClass kind) {
   switch (kind) {
+    case SnapshotClass::kSystem:
     case SnapshotClass::kSemantic: return "semantic";
     case SnapshotClass::kPrompt: return "prompt";
     case SnapshotClass::kReply: return "reply";

@@ -13,10 +13,11 @@ namespace mererun {
 
 /// Why a snapshot was taken; eviction goes from the last to the first.
 enum class SnapshotClass {
-  kSemantic,  // end of the system part or of a message
+  kSystem,    // end of the tools and system part; reports call it semantic too
+  kSemantic,  // end of a message
   kPrompt,    // end of a prompt, with its logits
   kReply,     // committed end of a generation
-  kInterval,  // every few thousand positions of a long prompt
+  kInterval,  // inside a prompt: aligned positions, ends of earlier messages
 };
 /// "semantic", "prompt", "reply" or "interval".
 std::string_view name_of(SnapshotClass kind);

@@ -82,19 +82,7 @@ std::vector<std::byte> download_tail(Ops& ops, const KvCache& cache) {
   return packed;
 }
 
-void take_pages(SnapshotImage& image, Ops& ops, const KvCache& cache, bool is_head,
-                const PrefixDigests& digests, const std::function<bool(const PageImage&)>& wants_page) {
-  const std::vector<KvPageRef> pages = cache.share_pages();
-  for (int i = 0; i < cache.length() / kKvPagePositions; ++i) {
-    PageImage page{
-        .key = is_head ? digests.head_page(i) : digests.trunk_page(i), .is_head = is_head, .bytes = {}};
-    if (wants_page(page)) {
-      page.bytes =
-          download(ops, pages[static_cast<std::size_t>(i)]->bytes.data(), cache.geometry().page_bytes());
-    }
-    image.pages.push_back(std::move(page));
-  }
-}
+int whole_pages(const KvCache& cache) { return cache.length() / kKvPagePositions; }
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 std::string text_of(std::span<const std::byte> bytes) {
@@ -180,24 +168,44 @@ std::size_t SnapshotImage::size_bytes() const {
   return bytes;
 }
 
-SnapshotImage take_image(const Snapshot& snapshot, const std::function<bool(const PageImage&)>& wants_page) {
+std::vector<PageImage> name_pages(const Snapshot& snapshot) {
+  const SequenceState& state = snapshot.state();
+  const PrefixDigests digests(snapshot.ids());
+  std::vector<PageImage> pages;
+  for (int i = 0; i < whole_pages(state.kv()); ++i)
+    pages.push_back({.key = digests.trunk_page(i), .is_head = false, .bytes = {}});
+  if (!snapshot.has_whole_history()) return pages;
+  for (int i = 0; i < whole_pages(state.history()->cache()); ++i)
+    pages.push_back({.key = digests.head_page(i), .is_head = true, .bytes = {}});
+  return pages;
+}
+
+SnapshotImage take_image(const Snapshot& snapshot, std::vector<PageImage> pages,
+                         const std::vector<bool>& is_wanted) {
   const SequenceState& state = snapshot.state();
   Ops& ops = state.ops();
-  const PrefixDigests digests(snapshot.ids());
   SnapshotImage image;
+  image.pages = std::move(pages);
+  const std::vector<KvPageRef> trunk = state.kv().share_pages();
+  const auto of_trunk = static_cast<std::size_t>(whole_pages(state.kv()));
+  const std::vector<KvPageRef> head =
+      snapshot.has_whole_history() ? state.history()->cache().share_pages() : std::vector<KvPageRef>{};
+  for (std::size_t i = 0; i < image.pages.size(); ++i) {
+    if (!is_wanted[i]) continue;
+    const KvPage& page = i < of_trunk ? *trunk[i] : *head[i - of_trunk];
+    image.pages[i].bytes = download(ops, page.bytes.data(), page.bytes.size_bytes());
+  }
   image.ids.assign(snapshot.ids().begin(), snapshot.ids().end());
   image.kind = snapshot.kind();
   image.logits.assign(snapshot.logits().begin(), snapshot.logits().end());
   image.recurrent = download(ops, state.recurrent().bytes().data(), state.recurrent().bytes().size_bytes());
   const std::size_t row = static_cast<std::size_t>(state.geometry().hidden) * sizeof(float);
   image.last_hidden = download(ops, state.last_hidden().data, row);
-  take_pages(image, ops, state.kv(), false, digests, wants_page);
   image.trunk_tail = download_tail(ops, state.kv());
   if (!snapshot.has_whole_history()) return image;
   const DraftHistory& history = *state.history();
   image.has_history = true;
   image.evaluated = history.evaluated();
-  take_pages(image, ops, history.cache(), true, digests, wants_page);
   image.head_tail = download_tail(ops, history.cache());
   image.waiting_tokens = history.waiting_tokens();
   image.waiting_rows = download(ops, history.waiting_hidden().data, row * image.waiting_tokens.size());

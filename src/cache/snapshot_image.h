@@ -42,10 +42,13 @@ struct SnapshotImage {
   std::size_t size_bytes() const;
 };
 
-/// Copies a snapshot to the host. `wants_page` says which whole pages are needed; the others stay empty.
+/// The whole pages of a snapshot by key only, trunk, then head.
+std::vector<PageImage> name_pages(const Snapshot& snapshot);
+
+/// Copies a snapshot to the host. `pages` are its own, by key; of those that `is_wanted` marks the bytes too.
 /// Called by the thread that owns the Ops.
-SnapshotImage take_image(const Snapshot& snapshot,
-                         const std::function<bool(const PageImage& key_only)>& wants_page);
+SnapshotImage take_image(const Snapshot& snapshot, std::vector<PageImage> pages,
+                         const std::vector<bool>& is_wanted);
 
 /// The snapshot file of an image: everything but its whole pages. `model` and `head` identify the weights.
 class SnapshotFile {

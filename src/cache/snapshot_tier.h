@@ -30,8 +30,9 @@ class SnapshotTier {
   /// The longest stored prefix. Failures of the medium are misses, never errors. Called by the thread that
   /// owns the Ops.
   virtual Answer find(const Query& query) = 0;
-  /// Keeps a snapshot, in the background where that takes time. Called by the thread that owns the Ops.
-  virtual void offer(const std::shared_ptr<const Snapshot>& snapshot) = 0;
+  /// Keeps a snapshot, in the background where that takes time. False if it was busy and may be asked again.
+  /// Called by the thread that owns the Ops.
+  virtual bool offer(const std::shared_ptr<const Snapshot>& snapshot) = 0;
 };
 
 }  // namespace mererun

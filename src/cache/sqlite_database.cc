@@ -10,7 +10,7 @@
 namespace mererun {
 namespace {
 
-constexpr int kBusyMilliseconds = 5000;
+constexpr int kBusyMilliseconds = 30000;
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <cerrno>
 #include <cstring>
@@ -52,6 +53,28 @@ void check_receipt(const std::optional<std::string>& receipt) {
     fail_expected(ErrorCode::kIo, "--receipt", "an existing folder, or a file in one", *receipt);
 }
 
+/// A new folder under the system's temporary one for a cache on disk, removed at the end with all it holds.
+class CacheFolder {
+ public:
+  CacheFolder() {
+    std::error_code failed;
+    std::string pattern = (std::filesystem::temp_directory_path(failed) / "mererun-qualify-XXXXXX").string();
+    if (!failed && ::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~CacheFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  CacheFolder(const CacheFolder&) = delete;
+  CacheFolder& operator=(const CacheFolder&) = delete;
+
+  /// Empty where none could be made.
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 QualificationOptions qualification_options(const Engine& engine) {
   QualificationOptions out;
   out.widths = engine.resolved().config.family == Family::kFlashNext ? std::vector<int>{1, 4, 8, 16, 32}
@@ -102,12 +125,26 @@ int run_model_qualify(const ModelQualifyOptions& options, ProgramContext& contex
   EngineOptions settings = engine_options(options, context);
   settings.process.speculation = Speculation::kOn;  // also for a model that drafts only when asked
   settings.prefix_cache_bytes = kCacheBytes;
-  const auto engine = load_engine(settings, options, context);
+  const CacheFolder folder;  // outlives the engine
+  if (is_disk_store_built()) settings.prefix_cache_dir = folder.path();
+  auto engine = load_engine(settings, options, context);
+  QualificationOptions plan = qualification_options(*engine);
+  if (!is_disk_store_built()) {
+    plan.no_restart = "this build keeps no prefix cache on disk";
+  } else if (engine->disk_store() == nullptr) {
+    plan.no_restart = "no temporary folder for a prefix cache on disk";
+  } else {
+    plan.restart = [&]() -> Engine& {
+      engine.reset();
+      engine = load_engine(settings, options, context);
+      return *engine;
+    };
+  }
   const bool json = options.output.json;
-  const QualificationReport report = qualify(*engine, qualification_options(*engine),
-                                             context.interrupts.flag(), [&](const QualificationStep& step) {
-                                               if (!json) write_stdout(qualification_step_text(step));
-                                             });
+  const QualificationReport report =
+      qualify(*engine, plan, context.interrupts.flag(), [&](const QualificationStep& step) {
+        if (!json) write_stdout(qualification_step_text(step));
+      });
   const QualificationContext about{.model = engine->resolved().id,
                                    .fingerprint = engine->fingerprint(),
                                    .build = describe_build(),

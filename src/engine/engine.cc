@@ -59,6 +59,7 @@ Engine::~Engine() = default;
 
 std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadProgress& progress) {
   const Stopwatch watch;
+  if (!options.prefix_cache_dir.empty()) require_disk_store();  // known before weights are read
   auto engine =
       std::unique_ptr<Engine>(new Engine(options, resolve_model(options.model, options.surroundings)));
   const ResolvedModel& resolved = engine->resolved_;

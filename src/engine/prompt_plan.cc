@@ -50,7 +50,10 @@ void add_system_boundary(const Engine& engine, const ChatPrompt& chat, std::stri
   if (!has_system && !has_tools) return;
   if (has_system) {
     add_boundary(engine, first_messages(chat, 1), text, plan);
-    if (!plan.semantic.empty()) return;
+    if (!plan.semantic.empty()) {
+      plan.system_end = plan.semantic.front();
+      return;
+    }
   }
   std::size_t shared = plan.ids.size() - 1;
   for (const char* other : {"A", "7"}) {
@@ -67,7 +70,21 @@ void add_system_boundary(const Engine& engine, const ChatPrompt& chat, std::stri
     const auto [end, ignored] = std::mismatch(ids.begin(), ids.end(), plan.ids.begin(), plan.ids.end());
     shared = std::min(shared, static_cast<std::size_t>(end - ids.begin()));
   }
-  if (shared > 0) plan.semantic.push_back(static_cast<Position>(shared));
+  if (shared == 0) return;
+  plan.system_end = static_cast<Position>(shared);
+  plan.semantic.push_back(*plan.system_end);
+}
+
+/// A message ends with an id that ends replies.
+void add_message_ends(const Engine& engine, PromptPlan& plan) {
+  const std::vector<TokenId>& ends = engine.eos_ids();
+  Position last = 0;
+  for (std::size_t i = 0; i + 1 < plan.ids.size(); ++i) {
+    const auto end = static_cast<Position>(i) + 1;
+    if (end - last < kMessageGap || std::find(ends.begin(), ends.end(), plan.ids[i]) == ends.end()) continue;
+    plan.message_ends.push_back(end);
+    last = end;
+  }
 }
 
 void add_semantic_boundaries(const Engine& engine, const ChatPrompt& chat, std::string_view text,
@@ -104,6 +121,7 @@ PromptPlan plan_prompt(const Engine& engine, const GenerateRequest& request) {
     plan.ids = engine.tokenizer().encode(text);
     plan.starts_in_reasoning = ends_in_reasoning(text);
     add_semantic_boundaries(engine, *request.chat, text, plan);
+    add_message_ends(engine, plan);
   } else if (request.text) {
     plan.ids = engine.tokenizer().encode(*request.text);
   } else {

@@ -11,6 +11,7 @@
 #include "engine/chat_encoder.h"
 #include "engine/retrieval_prompt.h"
 #include "engine/run.h"
+#include "engine/snapshot_proof.h"
 
 namespace mererun {
 namespace {
@@ -60,7 +61,6 @@ class Qualifier {
       return static_cast<int>(engine_.tokenizer().encode(engine_.render(plain_chat(turns))).size());
     };
     prompts_ = build_retrieval_prompts(length, options.prompt_tokens, options.follow_up_tokens);
-    engine_.prefix_cache().clear();
     draft();
   }
 
@@ -71,6 +71,15 @@ class Qualifier {
   QualificationStep replay_after_follow_up();
   QualificationStep text_parity(const std::string& name, const std::string& prompt);
   QualificationStep widths();
+
+  /// What the next process has to reproduce; no value where the folder does not hold the prompt.
+  struct Memory {
+    std::string fingerprint;
+    SnapshotProof proof;
+    GenerateResult cold;
+  };
+  std::optional<Memory> remember();
+  QualificationStep restart(const Memory& memory);
 
  private:
   /// Every request drafts, however short.
@@ -229,13 +238,59 @@ QualificationStep Qualifier::widths() {
   return step;
 }
 
-/// A second process would have to read what this one stored: that takes a cache on disk.
-QualificationStep restart_step() {
-  return {
-      .name = "restart",
-      .pass = std::nullopt,
-      .details = {{"notRun", std::string("the prefix cache of this run is in memory only; the step needs one "
-                                         "on disk")}}};
+std::optional<Qualifier::Memory> Qualifier::remember() {
+  DiskStore* disk = engine_.disk_store();
+  if (disk == nullptr) return std::nullopt;
+  disk->flush();
+  run(request(prompts_.first, 1));  // what the disk was too busy to take is offered again when it is used
+  disk->flush();
+  const std::vector<TokenId>& ids = cold_.prompt_ids;
+  const auto snapshot = engine_.prefix_cache().peek(ids, true);
+  if (!snapshot || snapshot->ids().size() != ids.size()) return std::nullopt;
+  const int length = snapshot->length();
+  const bool is_stored =
+      disk->find({.prompt = ids, .longer_than = length - 1, .needs_history = true, .base = snapshot.get()})
+          .snapshot != nullptr;
+  if (!is_stored) return std::nullopt;
+  return Memory{engine_.fingerprint(), prove_snapshot(engine_, *snapshot), cold_};
+}
+
+QualificationStep Qualifier::restart(const Memory& memory) {
+  QualificationStep step{.name = "restart", .pass = std::nullopt, .details = {}};
+  const GenerateResult result = run(request(prompts_.first, options_.reply_tokens));
+  add_output(step, result);
+  add_reuse(step, result);
+  step.details["tier"] = result.prefix.tier;
+  const auto snapshot = engine_.prefix_cache().peek(result.prompt_ids, true);
+  const SnapshotProof proof = snapshot ? prove_snapshot(engine_, *snapshot) : SnapshotProof{};
+  const bool same_drafts = proof.first_drafts == memory.proof.first_drafts;
+  const bool same_state = proof.state_sha256 == memory.proof.state_sha256;
+  const bool same_acceptance = result.acceleration.statistics.accepted_counts() ==
+                               memory.cold.acceleration.statistics.accepted_counts();
+  step.details["firstDraftsEqual"] = same_drafts;
+  step.details["stateEqual"] = same_state;
+  step.details["stateSHA256"] = proof.state_sha256;
+  step.details["acceptanceEqual"] = same_acceptance;
+  step.pass = engine_.fingerprint() == memory.fingerprint && result.prefix.tier == "disk" &&
+              result.prefix.matched_tokens == options_.prompt_tokens && has_history(result) &&
+              same_output(result, memory.cold) && !proof.first_drafts.empty() && same_drafts && same_state &&
+              same_acceptance;
+  return step;
+}
+
+/// Replaces the engine, then asks it for the long prompt.
+QualificationStep restart_step(const std::optional<Qualifier::Memory>& memory,
+                               const QualificationOptions& options, const std::atomic<bool>& cancelled) {
+  if (!memory) {
+    return {.name = "restart",
+            .pass = std::nullopt,
+            .details = {{"notRun", options.restart
+                                       ? std::string("the prefix cache folder did not take the prompt")
+                                       : options.no_restart}}};
+  }
+  Engine& engine = options.restart();
+  const ProcessScope scope(engine);
+  return Qualifier(engine, options, cancelled).restart(*memory);
 }
 
 }  // namespace
@@ -249,23 +304,28 @@ QualificationReport qualify(Engine& engine, const QualificationOptions& options,
                             const std::atomic<bool>& cancelled,
                             const std::function<void(const QualificationStep&)>& on_step) {
   MERERUN_CHECK(engine.prefix_cache().is_enabled(), "qualification proves the prefix cache");
-  const ProcessScope scope(engine);
-  Qualifier qualifier(engine, options, cancelled);
   QualificationReport report;
   const auto add = [&](QualificationStep step) {
     if (on_step) on_step(step);
     report.steps.push_back(std::move(step));
   };
-  add(qualifier.cold());
-  add(qualifier.replay());
-  add(qualifier.serial_reference());
-  add(qualifier.follow_up());
-  add(qualifier.replay_after_follow_up());
-  add(qualifier.text_parity("code", verification_prompt()));
-  add(qualifier.text_parity("math", "Compute 63 times 48 step by step."));
-  add(qualifier.text_parity("prose", "Tell me a short story about Iris and an otter."));
-  add(qualifier.widths());
-  add(restart_step());
+  std::optional<Qualifier::Memory> memory;
+  {
+    const ProcessScope scope(engine);
+    engine.prefix_cache().clear();
+    Qualifier qualifier(engine, options, cancelled);
+    add(qualifier.cold());
+    add(qualifier.replay());
+    add(qualifier.serial_reference());
+    add(qualifier.follow_up());
+    add(qualifier.replay_after_follow_up());
+    add(qualifier.text_parity("code", verification_prompt()));
+    add(qualifier.text_parity("math", "Compute 63 times 48 step by step."));
+    add(qualifier.text_parity("prose", "Tell me a short story about Iris and an otter."));
+    add(qualifier.widths());
+    if (options.restart) memory = qualifier.remember();
+  }
+  add(restart_step(memory, options, cancelled));
   return report;
 }
 

@@ -38,12 +38,18 @@ struct QualificationOptions {
   std::vector<int> oracle_tokens = {128, 256};  // rows verified at each width
   std::vector<int> widths;                      // the certified default widths
   bool expects_retrieval = true;                // false: the answer about the long prompt is only recorded
+  /// Ends the engine and loads another from the same checkpoint over the same folder of the prefix cache, as
+  /// a new process would; the reference given to `qualify` is dead afterwards. Empty: the restart step can't
+  /// run.
+  std::function<Engine&()> restart = {};
+  std::string no_restart = "the prefix cache of this run is in memory only";  // why, where it is empty
 };
 
 /// Proves on one loaded model that drafting, the prefix cache and wide verification change nothing, greedily:
 /// a cold long prompt, its replay, a serial reference, a follow-up turn, the prompt again; code, math and
-/// prose with and without drafts; every certified width against a serial oracle. The engine must have its
-/// draft head and a prefix cache, which is emptied first; what its process says about drafting is overridden
+/// prose with and without drafts; every certified width against a serial oracle; the prompt once more after a
+/// restart, from disk. The engine must have its draft head and a prefix cache, which is emptied first; the
+/// folder of the cache, where it has one, must be empty. What the process says about drafting is overridden
 /// and then restored.
 ///
 /// `on_step` (may be empty) sees each step when it is done.

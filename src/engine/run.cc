@@ -13,7 +13,10 @@
 namespace mererun {
 namespace {
 
-constexpr Position kIntervalTokens = 4096;  // between snapshots inside long prompts
+// Aligned snapshots inside a prompt: at powers of two, then at multiples of the second. A change at position
+// d leaves at least half of d to reuse, and loses less than the second.
+constexpr Position kFirstAligned = 128;
+constexpr Position kIntervalTokens = 4096;
 
 /// A seed the request can be repeated with: random where none is named.
 SamplingOptions seeded(SamplingOptions options, int vocabulary) {
@@ -42,13 +45,6 @@ int resolve_budget(const GenerateRequest& request, int prompt, int context) {
   if (asked < 1)
     fail_expected(ErrorCode::kInvalidArgument, "max_tokens", "at least 1", fmt::format("{}", asked));
   return std::min(asked, left);
-}
-
-/// Adds the interval positions inside a prompt to the places where prefill pauses.
-void add_intervals(std::vector<Position>& stops, int prompt) {
-  for (Position at = kIntervalTokens; at < prompt; at += kIntervalTokens) stops.push_back(at);
-  std::sort(stops.begin(), stops.end());
-  stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
 }
 
 Admission admit_request(const Engine& engine, const GenerateRequest& request, int prompt, int context) {
@@ -139,10 +135,19 @@ void Run::open_state() {
   }
   state_.emplace(restored_ ? restored_->restore() : engine_.model().new_sequence());
 
-  PrefillOptions options{
-      .chunk = engine_.prefill_chunk(), .stops = plan_.semantic, .history = admission_.history};
-  if (uses_cache()) add_intervals(options.stops, static_cast<int>(plan_.ids.size()));
+  if (uses_cache()) plan_snapshots();
+  PrefillOptions options{.chunk = engine_.prefill_chunk(), .history = admission_.history};
+  for (const auto& [position, kind] : snapshots_) options.stops.push_back(position);
   prefill_.emplace(engine_.model(), *state_, plan_.ids, std::move(options));
+}
+
+void Run::plan_snapshots() {
+  const auto prompt = static_cast<Position>(plan_.ids.size());
+  for (Position at = kFirstAligned; at < prompt; at += std::min(at, kIntervalTokens))
+    snapshots_[at] = SnapshotClass::kInterval;
+  for (const Position at : plan_.message_ends) snapshots_[at] = SnapshotClass::kInterval;
+  for (const Position at : plan_.semantic) snapshots_[at] = SnapshotClass::kSemantic;
+  if (plan_.system_end) snapshots_[*plan_.system_end] = SnapshotClass::kSystem;
 }
 
 void Run::open() {
@@ -175,13 +180,9 @@ void Run::store_snapshot(SnapshotClass kind, std::vector<float> logits) {
 
 void Run::step_prefill() {
   prefill_->step();
-  const Position at = state_->length();
   if (prefill_->is_done()) return begin_decode();
-  if (std::binary_search(plan_.semantic.begin(), plan_.semantic.end(), at)) {
-    store_snapshot(SnapshotClass::kSemantic, {});
-  } else if (at % kIntervalTokens == 0) {
-    store_snapshot(SnapshotClass::kInterval, {});
-  }
+  const auto planned = snapshots_.find(state_->length());
+  if (planned != snapshots_.end()) store_snapshot(planned->second, {});
 }
 
 void Run::begin_decode() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -48,6 +49,7 @@ class Run {
   bool uses_cache() const;
   bool needs_history() const;
   void open_state();
+  void plan_snapshots();
   void report_match(const PrefixMatch& match);
   void step_prefill();
   void begin_decode();
@@ -70,6 +72,7 @@ class Run {
   TextSink sink_;
   std::shared_ptr<const Snapshot> restored_;  // pinned from admission to the first token
   std::optional<SequenceState> state_;
+  std::map<Position, SnapshotClass> snapshots_;  // to take on the way through the prompt
   std::optional<Prefill> prefill_;
   std::optional<DepthPolicy> policy_;
   std::optional<Generation> generation_;

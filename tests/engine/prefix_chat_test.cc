@@ -90,6 +90,38 @@ TEST_P(PrefixChat, SnapshotsLieAtTheEndsOfSystemPartAndMessages) {
   expect_same(got, cold(*engine_, chat(edited)));
 }
 
+TEST_P(PrefixChat, AnEditOfAnEarlierTurnReusesTheTurnsBeforeIt) {
+  std::string words;
+  for (int i = 0; i < 26; ++i) words += "The harbor was quiet, and boats lay at the quay. ";
+  Json messages = {say("system", "You are brief.")};
+  for (int turn = 0; turn < 4; ++turn) {
+    messages.push_back(say("user", words + std::to_string(turn)));
+    messages.push_back(say("assistant", "Noted: " + std::to_string(turn)));
+  }
+  messages.push_back(say("user", "How many?"));
+  const PromptPlan plan = plan_prompt(*engine_, chat(messages));
+  EXPECT_EQ(plan.system_end, plan.semantic.front());
+  ASSERT_GE(plan.message_ends.size(), 4u);
+  for (std::size_t i = 1; i < plan.message_ends.size(); ++i)
+    EXPECT_GE(plan.message_ends[i] - plan.message_ends[i - 1], kMessageGap);
+  const auto length_of = [&](std::size_t count) {
+    ChatPrompt part = *chat(messages).chat;
+    part.messages =
+        std::make_shared<const Json>(messages.begin(), messages.begin() + static_cast<long>(count));
+    return static_cast<int>(engine_->tokenizer().encode(engine_->render(part, false)).size());
+  };
+  generate(*engine_, chat(messages));
+  for (const std::size_t turn : {3u, 2u, 1u}) {
+    Json edited = messages;
+    edited[1 + 2 * turn]["content"] = "Something else. " + words;
+    const GenerateResult got = generate(*engine_, chat(edited));
+    // The long message before it, if not the short reply to that.
+    EXPECT_GE(got.prefix.matched_tokens, length_of(2 * turn) - 2) << turn;
+    EXPECT_LE(got.prefix.matched_tokens, length_of(1 + 2 * turn) + 5);
+    if (turn == 2) expect_same(got, cold(*engine_, chat(edited)));
+  }
+}
+
 TEST_P(PrefixChat, ToolsAloneHaveABoundaryAndWarmEqualsCold) {  // prefix.tools_warm_equals_cold, B043
   const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "add", "description": "Adds.",
       "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}}}])");

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cache/disk_store.h"
 #include "tests/engine/tiny_engine.h"
 #include "tests/exact/prefix_walk.h"
 
@@ -22,6 +23,8 @@ int main(int argc, char** argv) {
     const testing::TempFolder temp;
     const auto folder = testing::tiny_checkpoint_folder(temp, 4096, std::string_view(argv[1]) == "moe");
     testing::PrefixWalkPlan plan{.steps = std::atoi(argv[2]), .conversations = 60, .replace_every = 8};
+    if (is_disk_store_built()) plan.disk_folder = temp / "cache";
+    plan.restart_every = 500;
     plan.budget_bytes = std::size_t{3} << 20;
     if (argc > 3) plan.seed = static_cast<std::uint64_t>(std::atoll(argv[3]));
     const Stopwatch watch;
@@ -29,10 +32,10 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < std::min<std::size_t>(r.differences.size(), 20); ++i)
       fmt::print("DIFFERENCE {}\n", r.differences[i]);
     fmt::print(
-        "steps={} coldRuns={} hits={} exactHits={} reusedTokens={} evictions={} edits={} boundaries={} "
-        "seconds={:.0f} differences={}\n",
-        r.steps, r.cold_runs, r.hits, r.exact_hits, r.reused_tokens, r.evictions, r.edits, r.boundaries,
-        watch.seconds(), r.differences.size());
+        "steps={} coldRuns={} hits={} exactHits={} diskHits={} reusedTokens={} evictions={} edits={} "
+        "boundaries={} restarts={} comparedStates={} seconds={:.0f} differences={}\n",
+        r.steps, r.cold_runs, r.hits, r.exact_hits, r.disk_hits, r.reused_tokens, r.evictions, r.edits,
+        r.boundaries, r.restarts, r.compared_states, watch.seconds(), r.differences.size());
     return r.differences.empty() ? 0 : 1;
   } catch (const Error& error) {
     fmt::print(stderr, "prefix soak: {}\n", error.what());

@@ -79,13 +79,19 @@ void append_cache(std::vector<std::byte>& out, Ops& ops, const KvCache& cache) {
 
 }  // namespace
 
-std::vector<std::byte> state_bytes(const SequenceState& state) {
+std::vector<std::byte> trunk_bytes(const SequenceState& state) {
   Ops& ops = state.ops();
   std::vector<std::byte> out;
   append_cache(out, ops, state.kv());
   append(out, ops, state.recurrent().bytes().data(), state.recurrent().bytes().size_bytes());
   append(out, ops, state.last_hidden().data,
          static_cast<std::size_t>(state.geometry().hidden) * sizeof(float));
+  return out;
+}
+
+std::vector<std::byte> state_bytes(const SequenceState& state) {
+  Ops& ops = state.ops();
+  std::vector<std::byte> out = trunk_bytes(state);
   if (const auto& history = state.history()) {
     append_cache(out, ops, history->cache());
     const TensorView waiting = history->waiting_hidden();

@@ -34,6 +34,8 @@ std::vector<float> all_logits(Model& model, std::span<const TokenId> ids, int ch
 /// Every bit of a sequence's caches: KV codes and scales of committed positions, recurrent states, draft
 /// history, last hidden row.
 std::vector<std::byte> state_bytes(const SequenceState& state);
+/// The same without the draft history.
+std::vector<std::byte> trunk_bytes(const SequenceState& state);
 
 /// FNV-1a over the bits of f32 values, NaN and -0 in one spelling each.
 std::uint64_t hash_bits(std::span<const float> values);

@@ -1,0 +1,286 @@
+// The disk store under damage, full and read-only disks, kills and other processes: no wrong state, no crash,
+// no lost earlier entry.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "cache/snapshot_image.h"
+#include "tests/cache/disk_store_fixture.h"
+
+namespace mererun {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::count_up;
+using testing::Ids;
+using testing::SmallStates;
+using testing::state_bytes;
+
+class DiskFaults : public testing::DiskStoreFixture {};
+
+/// Damages one file at a time and expects: no wrong state, no crash, and every entry that does not need the
+/// file.
+TEST_F(DiskFaults, DamageIsAMissAndCostsOnlyWhatNeedsTheFile) {  // prefix.corrupt_file_sweep
+  const auto base = states_.snapshot(count_up(1, 520));
+  const auto more = states_.extended(*base, count_up(3000, 60));
+  const auto lone = states_.snapshot(count_up(9000, 30));
+  {
+    const auto store = open();
+    for (const auto& s : {base, more, lone}) store->offer(s);
+  }
+  const fs::path kept = temp_ / "kept";
+  fs::copy(folder(), kept, fs::copy_options::recursive);
+  const Ids talk(more->ids().begin(), more->ids().end());
+  const std::size_t count = files().size();
+  int corrupt = 0;
+  for (std::size_t f = 0; f < count; ++f) {
+    for (int way = 0; way < 7; ++way) {
+      fs::remove_all(folder());
+      fs::copy(kept, folder(), fs::copy_options::recursive);
+      const fs::path file = files()[f];
+      const std::string name = file.filename().string();
+      if (name == "lock") continue;
+      std::string content = read(file);
+      if (content.empty()) continue;
+      const std::size_t at = content.size() * static_cast<std::size_t>(way) / 6;
+      if (way == 6) {
+        fs::remove(file);
+      } else if (way % 2 == 0) {
+        content[std::min(at, content.size() - 1)] ^= 0x10;
+        testing::write_file(file, content);
+      } else {
+        testing::write_file(file, content.substr(0, at));
+      }
+      const auto store = open();
+      ASSERT_TRUE(store) << name << " way " << way;
+      for (const Ids& prompt : {talk, Ids(base->ids().begin(), base->ids().end()), count_up(9000, 30)}) {
+        const auto answer = store->find(query(prompt));
+        if (answer.met_corrupt) ++corrupt;
+        if (answer.snapshot) {
+          ASSERT_TRUE(
+              std::equal(answer.snapshot->ids().begin(), answer.snapshot->ids().end(), prompt.begin()));
+          const auto want = states_.snapshot(Ids(prompt.begin(), prompt.begin() + answer.snapshot->length()));
+          ASSERT_EQ(state_bytes(answer.snapshot->state()), state_bytes(want->state())) << name;
+        }
+      }
+      store->flush();
+      // Recomputed and stored again, everything is as before.
+      for (const auto& s : {base, more, lone}) store->offer(s);
+      store->flush();
+      ASSERT_EQ(found(*store, talk), 580) << name << " way " << way;
+      ASSERT_EQ(found(*store, count_up(9000, 30)), 30) << name;
+    }
+  }
+  EXPECT_GT(corrupt, 30);
+}
+
+TEST_F(DiskFaults, AnEntryThatDoesNotNeedADamagedFileStays) {
+  const auto lone = states_.snapshot(count_up(9000, 30));
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+    store->offer(lone);
+  }
+  const fs::path page = files(".page").front();
+  testing::write_file(page, read(page).substr(0, 100));
+  const auto store = open();
+  const auto answer = store->find(query(count_up(1, 300)));
+  EXPECT_FALSE(answer.snapshot);
+  EXPECT_TRUE(answer.met_corrupt);
+  EXPECT_EQ(found(*store, count_up(9000, 30)), 30);
+  store->flush();
+  EXPECT_EQ(files(".page").size(), 0u) << "the damaged file is removed";
+  EXPECT_FALSE(store->find(query(count_up(1, 300))).met_corrupt) << "and met once";
+}
+
+TEST_F(DiskFaults, ASnapshotWithoutItsRecurrentStateIsAMiss) {  // B050
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+  }
+  const fs::path file = files(".snap").front();
+  auto content = SnapshotFile::read_any(file);
+  ASSERT_TRUE(content);
+  content->image.recurrent.clear();
+  SnapshotFile::write(file, content->image, content->model, content->head);
+  const auto store = open();
+  const auto answer = store->find(query(count_up(1, 310)));
+  EXPECT_FALSE(answer.snapshot) << "the keys and values alone are no state";
+  EXPECT_TRUE(answer.met_corrupt);
+  store->flush();
+  EXPECT_EQ(files(".snap").size() + files(".page").size(), 0u);
+}
+
+TEST_F(DiskFaults, ALostIndexIsBuiltAnew) {
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+    store->offer(states_.snapshot(count_up(1, 700)));
+  }
+  for (const char* way : {"gone", "rubbish"}) {
+    for (const char* suffix : {"", "-wal", "-shm"})
+      fs::remove(folder() / (std::string("index.sqlite") + suffix));
+    if (std::string(way) == "rubbish") testing::write_file(folder() / "index.sqlite", std::string(9000, 'x'));
+    const auto store = open();
+    ASSERT_TRUE(store) << way;
+    EXPECT_EQ(found(*store, count_up(1, 800)), 700) << way;
+    EXPECT_EQ(found(*store, count_up(1, 400)), 300) << way;
+  }
+}
+
+TEST_F(DiskFaults, AFullDiskLosesTheNewEntryOnly) {
+  SmallStates wide(32);  // pages of 69 kB, more than the index's own files need
+  {
+    const auto store = open(wide);
+    store->offer(wide.snapshot(count_up(1, 200)));
+  }
+  for (const rlim_t limit : {rlim_t{100}, rlim_t{40000}, rlim_t{60000}}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit small{limit, limit};
+      setrlimit(RLIMIT_FSIZE, &small);  // the signal would end the process
+      {
+        const auto store = open(wide);
+        if (store) {
+          store->offer(wide.snapshot(count_up(50, 900)));
+          store->flush();
+          if (!store->statistics().skipped.contains("failed")) _exit(2);
+          if (found(*store, count_up(1, 300)) != 200) _exit(3);
+          if (found(*store, count_up(50, 900)) != 0) _exit(4);
+        } else if (limit > 32768) {
+          _exit(5);
+        }
+      }
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "limit " << limit << " status " << status;
+    const auto store = open(wide);
+    EXPECT_EQ(found(*store, count_up(1, 300)), 200);
+    EXPECT_EQ(found(*store, count_up(50, 900)), 0);
+  }
+}
+
+TEST_F(DiskFaults, AReadOnlyFolderIsRead) {
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+  }
+  fs::permissions(temp_.path(), fs::perms(0755));
+  for (const auto& entry : fs::recursive_directory_iterator(folder()))
+    fs::permissions(entry.path(), entry.is_directory() ? fs::perms(0555) : fs::perms(0444));
+  fs::permissions(folder(), fs::perms(0555));
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+      _exit(9);  // the superuser may write anywhere
+    const auto store = open();
+    if (!store) _exit(2);
+    if (found(*store, count_up(1, 310)) != 300) _exit(3);
+    store->offer(states_.snapshot(count_up(1, 400)));
+    store->flush();
+    if (found(*store, count_up(1, 400)) != 300) _exit(4);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  fs::permissions(folder(), fs::perms(0755));
+  for (const auto& entry : fs::recursive_directory_iterator(folder()))
+    fs::permissions(entry.path(), fs::perms(0755));
+}
+
+TEST_F(DiskFaults, AFolderThatCannotBeMadeIsNotUsed) {
+  testing::write_file(temp_ / "store", "a file");
+  EXPECT_FALSE(open());
+}
+
+TEST_F(DiskFaults, KilledAtAnyMomentNothingEarlierIsLost) {
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+  }
+  std::uint64_t x = 7;
+  for (int round = 0; round < 40; ++round) {
+    int reports[2];
+    ASSERT_EQ(pipe(reports), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto store = open();
+      for (int i = 0;; ++i) {
+        store->offer(states_.snapshot(count_up(100 + round, 270 + i % 300)));
+        if (i % 3 != 0) continue;
+        store->flush();
+        if (write(reports[1], "+", 1) != 1) _exit(1);
+      }
+    }
+    close(reports[1]);
+    // The moment is random; how much must have been stored by then is not.
+    const int reported = round % 4;
+    char report = 0;
+    for (int i = 0; i < reported; ++i) ASSERT_EQ(::read(reports[0], &report, 1), 1);
+    x = x * 6364136223846793005ull + 1442695040888963407ull;
+    std::this_thread::sleep_for(std::chrono::microseconds((x >> 33) % 30000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    close(reports[0]);
+    const auto store = open();
+    ASSERT_TRUE(store);
+    ASSERT_EQ(found(*store, count_up(1, 310)), 300) << "round " << round;
+    const auto answer = store->find(query(count_up(100 + round, 600)));
+    EXPECT_FALSE(answer.met_corrupt) << "half-written files are unknown, not damaged";
+    if (reported > 0) {
+      ASSERT_TRUE(answer.snapshot);
+      EXPECT_GE(answer.snapshot->length(), 270 + 3 * (reported - 1)) << "what was flushed is kept";
+    }
+    if (answer.snapshot) expect_equal(*answer.snapshot);
+    for (const fs::path& file : files()) EXPECT_FALSE(file.filename().string().starts_with(".tmp-")) << file;
+  }
+}
+
+TEST_F(DiskFaults, TwoProcessesShareAFolder) {
+  constexpr int kEach = 25;
+  std::vector<pid_t> children;
+  const std::int64_t budget = 1 << 24;
+  for (int process = 0; process < 2; ++process) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto store = open(budget);
+      if (!store) _exit(2);
+      for (int i = 0; i < kEach; ++i) {
+        // Both write the same conversation and one of their own.
+        store->offer(states_.snapshot(count_up(1, 260 + i)));
+        store->offer(states_.snapshot(count_up(1000 * (process + 1), 260 + i)));
+        const auto answer = store->find(query(count_up(1, 300)));
+        if (answer.met_corrupt) _exit(3);
+        if (answer.snapshot) {
+          const auto want = states_.snapshot(count_up(1, answer.snapshot->length()));
+          if (state_bytes(want->state()) != state_bytes(answer.snapshot->state())) _exit(4);
+        }
+      }
+      store->flush();
+      if (store->statistics().skipped.contains("failed")) _exit(5);
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  const auto store = open(budget);
+  for (const int first : {1, 1000, 2000}) EXPECT_EQ(found(*store, count_up(first, 900)), 260 + kEach - 1);
+  EXPECT_EQ(files(".snap").size(), 3u * kEach) << "the shared conversation is stored once";
+  EXPECT_EQ(files(".page").size(), 3u * 2u);
+}
+
+}  // namespace
+}  // namespace mererun
