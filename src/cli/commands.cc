@@ -75,6 +75,21 @@ std::vector<std::unique_ptr<Command>> make_commands() {
        .examples = {"model inspect --model demo-moe-4bit",
                     "model inspect -m path/to/checkpoint --verify --json"}},
       run_model_inspect));
+  commands.push_back(command<ModelVerifyOptions>(
+      {.words = "model verify",
+       .summary = "check every byte of a checkpoint",
+       .details =
+           "Compares files with the checksums of mererun.json, where there is one, binds every tensor as "
+           "loading does, and scans all values for NaN and infinity. Problems give exit status 65.",
+       .examples = {"model verify --model demo-moe-4bit", "model verify -m path/to/checkpoint --json"}},
+      run_model_verify));
+  commands.push_back(command<ModelLinkOptions>(
+      {.words = "model link",
+       .summary = "make a checkpoint folder known by its id",
+       .details = "Puts a symbolic link into the first folder of models, so that --model ID finds the "
+                  "checkpoint. Nothing is copied.",
+       .examples = {"model link -m path/to/checkpoint --model vision-chat-q38-27b-4bit"}},
+      run_model_link));
   commands.push_back(command<ModelQualifyOptions>(
       {.words = "model qualify",
        .summary = "prove drafting and the prefix cache exact on a model",
@@ -111,9 +126,13 @@ std::vector<std::unique_ptr<Command>> make_commands() {
   commands.push_back(command<ModelConvertOptions>(
       {.words = "model convert",
        .summary = "quantise a checkpoint",
-       .details = "Writes to a temporary folder that is renamed when it is complete.",
-       .examples = {"model convert --source path/to/bf16 --output path/to/q4 --bits 4"}},
-      nullptr));
+       .details =
+           "Reads a BF16, F16 or F32 checkpoint, Hugging Face or MLX layout, and writes MLX affine weights, "
+           "read back and compared. Works in OUTPUT.converting, which is renamed when it is complete; a "
+           "run that was stopped is finished by the same command.",
+       .examples = {"model convert --source path/to/bf16 --output path/to/q4 --bits 4",
+                    "model convert --source path/to/bf16 --output path/to/mixed --profile mixed-3-6"}},
+      run_model_convert));
   return commands;
 }
 

@@ -22,6 +22,9 @@ int run_benchmark_verification(const BenchmarkVerificationOptions& options, Prog
 int run_text_chat(const TextChatOptions& options, ProgramContext& context);
 int run_model_list(const ModelListOptions& options, ProgramContext& context);
 int run_model_inspect(const ModelInspectOptions& options, ProgramContext& context);
+int run_model_verify(const ModelVerifyOptions& options, ProgramContext& context);
+int run_model_link(const ModelLinkOptions& options, ProgramContext& context);
+int run_model_convert(const ModelConvertOptions& options, ProgramContext& context);
 
 /// A command of the program: its words, its help, its options, and what it does.
 ///

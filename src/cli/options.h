@@ -103,6 +103,10 @@ struct ModelInspectOptions : CommonOptions {
   bool verify = false;
 };
 
+struct ModelVerifyOptions : CommonOptions {};
+
+struct ModelLinkOptions : CommonOptions {};
+
 struct ModelQualifyOptions : CommonOptions {
   std::optional<std::string> receipt;  // file, or folder for <model>.qualification.json
 };
@@ -112,7 +116,9 @@ struct ModelConvertOptions : CommonOptions {
   std::optional<std::string> output_folder;
   std::int64_t bits = 4;
   std::int64_t group = 64;
-  std::string profile = "q4";  // q4, q3-activation, mixed
+  std::string profile = "q4";  // one of recipe_names()
+  std::optional<std::string> mtp_root;
+  std::optional<std::string> id;
 };
 
 /// Serial, adaptive and forced generation of one model. Lists form a matrix of scenarios.
@@ -170,6 +176,8 @@ struct ApiServeOptions : CommonOptions {
 void declare(OptionTable& table, TextChatOptions& options);
 void declare(OptionTable& table, ModelListOptions& options);
 void declare(OptionTable& table, ModelInspectOptions& options);
+void declare(OptionTable& table, ModelVerifyOptions& options);
+void declare(OptionTable& table, ModelLinkOptions& options);
 void declare(OptionTable& table, ModelQualifyOptions& options);
 void declare(OptionTable& table, ModelConvertOptions& options);
 void declare(OptionTable& table, BenchmarkMtpOptions& options);
@@ -179,6 +187,8 @@ void declare(OptionTable& table, ApiServeOptions& options);
 void validate(TextChatOptions& options);
 void validate(ModelListOptions& options);
 void validate(ModelInspectOptions& options);
+void validate(ModelVerifyOptions& options);
+void validate(ModelLinkOptions& options);
 void validate(ModelQualifyOptions& options);
 void validate(ModelConvertOptions& options);
 void validate(BenchmarkMtpOptions& options);

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "cli/option_table.h"
 #include "cli/options.h"
+#include "convert/recipe.h"
 
 namespace mererun {
 
@@ -35,6 +36,33 @@ void declare(OptionTable& table, ModelInspectOptions& options) {
 }
 
 void validate(ModelInspectOptions&) {}
+
+void declare(OptionTable& table, ModelVerifyOptions& options) {
+  declare_model(table, options.model, "demo-dense-4bit");
+  declare_output(table, options.output);
+}
+
+void validate(ModelVerifyOptions&) {}
+
+void declare(OptionTable& table, ModelLinkOptions& options) {
+  table.group("Link");
+  table.text({.names = "-m,--model-root",
+              .value = "DIR",
+              .help = "checkpoint folder to enter into the store (required)",
+              .default_text = {}},
+             options.model.model_root);
+  table.text({.names = "--model",
+              .value = "ID",
+              .help = "known id under which it is found",
+              .default_text = "the one its mererun.json states"},
+             options.model.model);
+  declare_output(table, options.output);
+}
+
+void validate(ModelLinkOptions& options) {
+  if (!options.model.model_root)
+    fail_expected(ErrorCode::kInvalidArgument, "--model-root", "a folder", "none");
+}
 
 void declare(OptionTable& table, ModelQualifyOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
@@ -80,8 +108,22 @@ void declare(OptionTable& table, ModelConvertOptions& options) {
       {.names = "--group", .value = "N", .help = "weights a group: 32, 64 or 128", .default_text = "64"},
       {32, 128}, options.group);
   table.choice(
-      {.names = "--profile", .value = "NAME", .help = "q4, q3-activation or mixed", .default_text = "q4"},
-      {"q4", "q3-activation", "mixed"}, options.profile);
+      {.names = "--profile",
+       .value = "NAME",
+       .help = "which matrix gets which bits: q4 (--bits everywhere), q3-activation (routed experts 3, "
+               "else 4), mixed-LOW-HIGH of 2-6, 3-4, 3-5, 3-6, 3-8, 4-6 (mixed) or 4-8",
+       .default_text = "q4"},
+      {recipe_names().begin(), recipe_names().end()}, options.profile);
+  table.text({.names = "--mtp-root",
+              .value = "DIR",
+              .help = "folder of the draft head, when it is not in the source",
+              .default_text = {}},
+             options.mtp_root);
+  table.text({.names = "--id",
+              .value = "ID",
+              .help = "model id that the result's mererun.json states",
+              .default_text = {}},
+             options.id);
   declare_output(table, options.output);
 }
 

@@ -1,0 +1,94 @@
+#include "convert/source_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "checkpoint/mapped_file.h"
+
+namespace mererun {
+namespace {
+
+float element(const TensorEntry& tensor, std::int64_t index) {
+  if (tensor.dtype == DType::kF32) {
+    float value = 0;
+    std::memcpy(&value, tensor.data + index * 4, sizeof(value));
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, tensor.data + index * 2, sizeof(bits));
+  return tensor.dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+}
+
+/// The common case, as a loop that becomes vector code.
+void read_bf16(const std::byte* data, std::int64_t count, float* values) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, data + i * 2, sizeof(bits));
+    values[i] = bf16_to_f32(bits);
+  }
+}
+
+/// Whether every value is finite: a sum of value * 0 stays 0 unless one is not.
+bool all_finite(const float* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(values[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_convertible(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32;
+}
+
+SourceRows rows_of(const TensorEntry& tensor) {
+  SourceRows rows;
+  rows.tensors = {&tensor};
+  rows.in = tensor.shape.empty() ? 1 : tensor.shape.back();
+  rows.out = rows.in == 0 ? 0 : static_cast<std::int64_t>(tensor.num_elements()) / rows.in;
+  rows.row_stride = rows.in;
+  return rows;
+}
+
+void SourceRows::read_row(std::int64_t row, float* values) const {
+  const std::int64_t expert = row / out;
+  std::int64_t inner = row % out;
+  if (chosen) inner = chosen->source_row(static_cast<int>(inner));
+  const bool is_own = tensors.size() > 1;
+  const TensorEntry& tensor = *tensors[is_own ? static_cast<std::size_t>(expert) : 0];
+  const std::int64_t first = base + (is_own ? 0 : expert * expert_stride) + inner * row_stride;
+  if (tensor.dtype == DType::kBF16 && column_stride == 1) {
+    read_bf16(tensor.data + first * 2, in, values);
+  } else {
+    for (std::int64_t c = 0; c < in; ++c) values[c] = element(tensor, first + c * column_stride);
+  }
+  if (all_finite(values, in)) return;
+  const std::int64_t at =
+      std::find_if(values, values + in, [](float v) { return !std::isfinite(v); }) - values;
+  throw Error(
+      ErrorCode::kCorruptData,
+      fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}", tensor.stored_name,
+                  first + at * column_stride, tensor.file->path().filename().string()));
+}
+
+void SourceRows::read(std::int64_t first, std::int64_t count, std::span<float> values) const {
+  for (std::int64_t r = 0; r < count; ++r) read_row(first + r, values.data() + r * in);
+}
+
+void SourceRows::drop(std::int64_t first, std::int64_t count) const {
+  if (chosen || column_stride != 1 || tensors.size() > 1) return;
+  const TensorEntry& tensor = *tensors.front();
+  if (tensor.file == nullptr || count == 0) return;
+  const auto at = [&](std::int64_t row) { return base + row / out * expert_stride + row % out * row_stride; };
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  const std::int64_t begin = at(first) * size;
+  const std::int64_t end = (at(first + count - 1) + in) * size;
+  tensor.file->drop_pages(tensor.data + begin, static_cast<std::uint64_t>(end - begin));
+}
+
+}  // namespace mererun
