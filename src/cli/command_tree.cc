@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/exit_codes.h"
 #include "cli/help_text.h"
 #include "cli/nearest_name.h"
 
@@ -95,17 +96,9 @@ std::string main_help(const std::vector<std::unique_ptr<Command>>& commands) {
       "\nEvery option may be written --name value or --name=value. Results go to stdout, everything else to\n"
       "stderr. The program opens no outbound connection. MERERUN_* variables: see docs/options.md.\n"
       "\nExit statuses\n";
-  text += help_rows({{"0", "done"},
-                     {"1", "ran, with a negative verdict (parity, qualification)"},
-                     {"64", "usage or validation"},
-                     {"65", "corrupt or contradictory checkpoint"},
-                     {"66", "model or file not found"},
-                     {"69", "unsupported feature, device or backend"},
-                     {"70", "device or internal failure"},
-                     {"71", "out of memory"},
-                     {"74", "input or output failed"},
-                     {"130, 143", "interrupted, terminated"}},
-                    14);
+  std::vector<HelpRow> statuses;
+  for (const auto& [status, meaning] : exit_status_meanings()) statuses.push_back({status, meaning});
+  text += help_rows(statuses, 14);
   return text;
 }
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
 
 namespace mererun {
@@ -20,5 +24,8 @@ enum ExitCode : int {
 };
 
 int exit_code_of(ErrorCode code);
+
+/// Each status, as help and manual write it, with its meaning.
+std::vector<std::pair<std::string, std::string>> exit_status_meanings();
 
 }  // namespace mererun

@@ -19,7 +19,7 @@ std::string report_text(const Inspection& inspection) {
   table.add({"folder", inspection.folder.string()});
   table.add({"files", inspection.checksums_matched
                           ? fmt::format("{} are as mererun.json says", *inspection.checksums_matched)
-                          : std::string("no checksums to compare with (no mererun.json)")});
+                          : std::string("no checksums to compare with (none in a mererun.json)")});
   table.add({"tensors", inspection.trunk_norms
                             ? fmt::format("{}, of the names, shapes and types that loading needs",
                                           inspection.tensor_count)
@@ -54,6 +54,7 @@ int run_model_verify(const ModelVerifyOptions& options, ProgramContext& context)
                               .mtp_root = engine.mtp_root,
                               .backend = engine.backend,
                               .compares_checksums = true,
+                              .needs_checksums = false,
                               .scans_values = true};
   ProgressDisplay display(progress_mode(options, context), context.terminal.stderr_columns);
   const Inspection inspection =

@@ -94,16 +94,17 @@ Source open_source(const ConversionOptions& options) {
                 .manifest = load_manifest(options.source)};
   refuse_quantised(source.trunk);
   source.head = open_head(options, source.trunk);
-  if (source.config.family == Family::kFlashNext) {
-    // Its norms keep their convention, and loading does not bind this family.
-    if (source.head || source.trunk.holds_draft_head()) source.head_norms = NormConvention::kZeroCentred;
-    return source;
+  if (source.head || source.trunk.holds_draft_head()) source.head_norms = NormConvention::kZeroCentred;
+  try {
+    const HostWeights described = load_host_weights(options.source, load_options(options, source.manifest));
+    source.config = described.config;
+    source.trunk_norms = described.report.trunk_norms;
+    source.head_norms = described.report.head_norms;
+    if (described.head) source.draft_vocabulary = described.head->vocabulary;
+  } catch (const Error& error) {
+    // A family that this build does not load can be converted all the same: its norms keep their convention.
+    if (error.code() != ErrorCode::kUnsupported || source.config.family != Family::kFlashNext) throw;
   }
-  const HostWeights described = load_host_weights(options.source, load_options(options, source.manifest));
-  source.config = described.config;
-  source.trunk_norms = described.report.trunk_norms;
-  source.head_norms = described.report.head_norms;
-  if (described.head) source.draft_vocabulary = described.head->vocabulary;
   return source;
 }
 
@@ -259,12 +260,14 @@ class Conversion {
 
   /// Loading is the last judge of names, shapes and precisions.
   void bind_result() {
-    if (source_.config.family == Family::kFlashNext) {
+    std::vector<std::string> problems;
+    try {
+      problems = list_load_problems(work_, load_options({}, load_manifest(work_)));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported || source_.config.family != Family::kFlashNext) throw;
       report_.notes.push_back("not bound as loading would: this build does not load Flash-Next");
       return;
     }
-    LoadOptions load = load_options({}, load_manifest(work_));
-    const std::vector<std::string> problems = list_load_problems(work_, load);
     if (!problems.empty())
       fail_expected(ErrorCode::kInternal, work_.string(), "a checkpoint that loads", problems.front());
     report_.is_loadable = true;

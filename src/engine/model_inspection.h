@@ -25,6 +25,7 @@ struct InspectionOptions {
   int prefill_chunk = 1024;  // decides the arena
   bool lists_tensors = false;
   bool compares_checksums = false;
+  bool needs_checksums = true;  // if compared: a folder that states none has a problem
   bool scans_values = false;
 };
 

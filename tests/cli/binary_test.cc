@@ -149,15 +149,20 @@ INSTANTIATE_TEST_SUITE_P(
                 {"text", "chat", "--prompt", "a", "--image", "x.png"},
                 69,
                 "text chat --image: expected a checkpoint with a vision tower, got "},
-        Refusal{"convert", {"model", "convert", "--source", "a", "--output", "b"}, 69, "model convert: "}),
+        Refusal{"convert_source",
+                {"model", "convert", "--source", "/nonexistent", "--output", "/nonexistent-too"},
+                66,
+                "/nonexistent: expected a checkpoint folder, got no such folder\n"},
+        Refusal{"convert_bits",
+                {"model", "convert", "--source", "a", "--output", "b", "--bits", "7"},
+                64,
+                "--bits: expected 2, 3, 4, 5, 6 or 8, got "}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST(ExitCodes, CommandsThatTheBuildLacksSayUnsupported) {
   for (const auto& command : make_commands()) {
     if (command->is_built()) continue;
     std::vector<std::string> words = command->words();
-    if (command->text().words == "model convert")
-      words.insert(words.end(), {"--source", "a", "--output", "b"});
     const auto result = run_binary(words, "a prompt");
     EXPECT_EQ(result.status, 69) << command->text().words;
     EXPECT_THAT(result.errors, HasSubstr(command->text().words + ": expected a command that this build has"));

@@ -93,7 +93,9 @@ TEST_F(InterruptedConvert, GoesOnAfterAKillAtAnyPoint) {
     ASSERT_FALSE(fs::exists(options_.output)) << percent;
     const ConversionReport report = convert_checkpoint(options_);
     EXPECT_EQ(report.shards, whole_.shards);
-    if (percent >= 60) EXPECT_GT(report.resumed_shards, 0);
+    if (percent >= 60) {
+      EXPECT_GT(report.resumed_shards, 0);
+    }
     EXPECT_LT(report.resumed_shards, report.shards);
     EXPECT_EQ(report.precisions.at({4, 64}).weights, whole_.precisions.at({4, 64}).weights);
     EXPECT_EQ(report.precisions.at({4, 64}).squared_error, whole_.precisions.at({4, 64}).squared_error);

@@ -1,0 +1,116 @@
+// Completion and manual follow the option tables.
+#include "cli/shell_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <sstream>
+#include <string>
+
+#include "tests/support/temp_folder.h"
+
+namespace mererun::testing {
+
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+struct ShellResult {
+  int status;
+  std::string output;
+};
+
+ShellResult shell(const std::string& command) {
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  std::string output;
+  char buffer[4096];
+  while (const std::size_t got = std::fread(buffer, 1, sizeof(buffer), pipe)) output.append(buffer, got);
+  return {::pclose(pipe), output};
+}
+
+/// What bash offers after `line`, whose last word is being completed.
+std::vector<std::string> completions(const std::vector<std::string>& line) {
+  const TempFolder folder;
+  std::string words;
+  for (const std::string& word : line) words += "'" + word + "' ";
+  write_file(folder / "run.sh", bash_completion(make_commands()) + "COMP_WORDS=(" + words +
+                                    ")\nCOMP_CWORD=" + std::to_string(line.size() - 1) +
+                                    "\n_mere_run\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n");
+  const ShellResult result = shell("bash " + (folder / "run.sh").string());
+  EXPECT_EQ(result.status, 0) << result.output;
+  std::vector<std::string> offered;
+  std::istringstream lines(result.output);
+  for (std::string each; std::getline(lines, each);) offered.push_back(each);
+  return offered;
+}
+
+TEST(BashCompletion, OffersCommandsWordByWord) {
+  EXPECT_THAT(completions({"mere.run", ""}), IsSupersetOf({"text", "model", "api", "--help", "--version"}));
+  EXPECT_THAT(completions({"mere.run", "model", ""}),
+              IsSupersetOf({"list", "inspect", "convert", "benchmark"}));
+  EXPECT_THAT(completions({"mere.run", "model", "con"}), ::testing::ElementsAre("convert"));
+  EXPECT_THAT(completions({"mere.run", "model", "benchmark", ""}),
+              IsSupersetOf({"q36-mtp", "q38-verification"}));
+}
+
+TEST(BashCompletion, OffersEveryOptionOfEveryCommand) {
+  for (const auto& command : make_commands()) {
+    std::vector<std::string> line{"mere.run"};
+    for (const std::string& word : command->words()) line.push_back(word);
+    line.push_back("--");
+    const std::vector<std::string> offered = completions(line);
+    for (const OptionSpec& option : command->options().options())
+      EXPECT_THAT(offered, Contains(option.long_name())) << command->text().words;
+  }
+}
+
+TEST(BashCompletion, OffersFoldersAndFilesWhereAnOptionTakesThem) {
+  const TempFolder folder;
+  write_file(folder / "inside/file.txt", "x");
+  const std::string start = folder.path().string() + "/in";
+  EXPECT_THAT(completions({"mere.run", "model", "inspect", "-m", start}),
+              ::testing::ElementsAre(folder.path().string() + "/inside"));
+  EXPECT_THAT(completions({"mere.run", "model", "list", "--log-level", ""}), ::testing::ElementsAre(""));
+}
+
+TEST(OtherCompletions, NameEveryOption) {
+  const auto commands = make_commands();
+  const std::string zsh = zsh_completion(commands);
+  const std::string fish = fish_completion(commands);
+  for (const auto& command : commands) {
+    for (const OptionSpec& option : command->options().options()) {
+      EXPECT_NE(zsh.find(option.long_name() + "["), std::string::npos) << option.long_name();
+      EXPECT_NE(fish.find(" -l " + option.long_name().substr(2)), std::string::npos) << option.long_name();
+    }
+  }
+}
+
+TEST(ManPage, HasEveryCommandAndOptionAndIsSoundRoff) {
+  const auto commands = make_commands();
+  const std::string page = man_page(commands, "1.2.3");
+  const TempFolder folder;
+  write_file(folder / "mere.run.1", page);
+  const ShellResult shown = shell("groff -man -Tascii -ww " + (folder / "mere.run.1").string() + " | col -b");
+  // Where groff is not installed the shell says so; the page's text is checked all the same.
+  const bool is_rendered = shown.output.find("not found") == std::string::npos;
+  for (const auto& command : commands) {
+    if (is_rendered) {
+      EXPECT_THAT(shown.output, HasSubstr("mere.run " + command->text().words));
+    }
+    for (const OptionSpec& option : command->options().options()) {
+      std::string name = option.long_name();
+      for (std::size_t at = 0; (at = name.find('-', at)) != std::string::npos; at += 2) name.insert(at, "\\");
+      EXPECT_NE(page.find("\\fB" + name + "\\fR"), std::string::npos) << name;
+    }
+  }
+  if (is_rendered) {
+    EXPECT_EQ(shown.output.find("warning"), std::string::npos) << shown.output.substr(0, 500);
+  }
+}
+
+}  // namespace
+
+}  // namespace mererun::testing
