@@ -38,7 +38,7 @@ MUTATIONS = {
                                      "  choice.depth"),
     "penalties-forget-accepted-drafts": ("src/decode/generation.cc", "parts_.sampler.accept(id);",
                                          "if (id % 2 == 0) parts_.sampler.accept(id);"),
-    "page-shared-when-written": ("src/cache/kv_cache.cc", "pages_[index].use_count() > 1", "pages_[index].use_count() > 9"),
+    "page-shared-when-written": ("src/cache/kv_cache.cc", "pages_[i].use_count() > 1", "pages_[i].use_count() > 9"),
     "swapped-addition-in-the-delta-tree": ("src/kernels/numerics.h", "return (l0 + l1) + (l2 + l3);",
                                            "return l0 + (l1 + (l2 + l3));"),
 }
