@@ -3,7 +3,7 @@
 
 usage: scripts/mutation_check.py [NAME ...]
 
-A defect is a text replacement that must apply exactly once. For each, the exact tests are built in a scratch copy and
+A defect is a text replacement that must apply exactly once. For each, the cache, exact and golden tests are built in a scratch copy and
 run; a defect that no test notices is printed as SURVIVED and the exit status is 1. Needs what a build needs.
 """
 import pathlib
@@ -73,7 +73,7 @@ def main():
         configured = run(["cmake", "--preset", "release", "-DMERERUN_ENABLE_CUDA=OFF"], root)
         if configured.returncode != 0:
             raise SystemExit(configured.stdout[-4000:])
-        targets = ["mererun_exact_tests", "mererun_golden_tests"]
+        targets = ["mererun_cache_tests", "mererun_exact_tests", "mererun_golden_tests"]
         built = run(["cmake", "--build", "--preset", "release", "--target", *targets], root)
         if built.returncode != 0:
             raise SystemExit(built.stdout[-4000:])
