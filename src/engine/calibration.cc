@@ -12,6 +12,7 @@ namespace mererun {
 namespace {
 
 constexpr double kBudgetSeconds = 1.0;
+constexpr double kBudgetBehindSeconds = 0.1;
 constexpr int kTrials = 5;
 constexpr int kPromptTokens = 32;
 
@@ -32,18 +33,22 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// One round as decoding runs it: a single row commits as it goes, more are verified and then committed.
-double time_round(Model& model, SequenceState& state, VerifyLog& log, int width) {
+enum class Outcome { kCommit, kDiscard };
+
+/// One round as decoding runs it: a single row commits as it goes, more are verified and then committed. A
+/// round whose outcome is discarded is a verification at any width and leaves the state.
+double time_round(Model& model, SequenceState& state, VerifyLog& log, int width,
+                  Outcome outcome = Outcome::kCommit) {
   const std::vector<TokenId> ids = varied_ids(width, model.config().vocabulary, 2);
   const Stopwatch watch;
   std::optional<VerifyTransaction> transaction;
-  if (width > 1) transaction.emplace(state, log, width);
+  if (width > 1 || outcome == Outcome::kDiscard) transaction.emplace(state, log, width);
   const PassSegment segment{&state, transaction ? &*transaction : nullptr, 0, width};
   const TensorView hidden = model.decoder().forward(ids, {&segment, 1});
   const TensorView logits = model.decoder().logits(hidden);
   const TensorView choices = model.activations().ids(width);
   model.ops().argmax_rows({.logits = logits, .ids = choices});
-  if (transaction) transaction->commit(width, hidden);
+  if (transaction && outcome == Outcome::kCommit) transaction->commit(width, hidden);
   model.ops().synchronize();
   return watch.seconds();
 }
@@ -96,6 +101,29 @@ std::vector<double> measure_rounds(Model& model, SequenceState& state, VerifyLog
 }
 
 }  // namespace
+
+MeasuredCost measure_cost_behind(Model& model, SequenceState& state, VerifyLog& log, const MeasuredCost& base,
+                                 int width) {
+  time_round(model, state, log, width, Outcome::kDiscard);  // touches pages and buffers once
+  std::vector<double> narrow, wide, flush, step;
+  const Stopwatch budget;
+  for (int trial = 0; trial < kTrials && (trial == 0 || budget.seconds() < kBudgetBehindSeconds); ++trial) {
+    narrow.push_back(time_round(model, state, log, 1, Outcome::kDiscard));
+    wide.push_back(time_round(model, state, log, width, Outcome::kDiscard));
+    time_draft(model, state, flush, step);
+  }
+  const auto last = static_cast<std::size_t>(width) - 1;
+  const double narrow_ratio = median(std::move(narrow)) / base.verify[0];
+  const double wide_ratio = median(std::move(wide)) / base.verify[last];
+  MeasuredCost cost = base;
+  for (std::size_t i = 0; i <= last; ++i) {
+    const double part = static_cast<double>(i) / static_cast<double>(last);
+    cost.verify[i] = base.verify[i] * (narrow_ratio + (wide_ratio - narrow_ratio) * part);
+  }
+  cost.flush = median(std::move(flush));
+  cost.draft_step = median(std::move(step));
+  return cost;
+}
 
 MeasuredCost measure_cost(Model& model, VerifyLog& log, int width) {
   SequenceState state = model.new_sequence();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/build_info.h"
@@ -135,11 +136,26 @@ VerifyLog& Engine::verify_log(int width) {
   return *verify_log_;
 }
 
-CostModel Engine::cost_model(int width) {
+CostModel Engine::cost_model(int width, SequenceState& state) {
+  constexpr unsigned kShortText = 1024;
   if (!options_.cost.measured) return FixedCost{options_.cost.ratio};
-  if (!measured_cost_ || static_cast<int>(measured_cost_->verify.size()) < width)
+  if (!measured_cost_ || static_cast<int>(measured_cost_->verify.size()) < width) {
     measured_cost_ = measure_cost(*model_, verify_log(width), width);
-  return *measured_cost_;
+    measured_behind_.clear();
+  }
+  const auto length = static_cast<unsigned>(state.length());
+  const int widest = static_cast<int>(measured_cost_->verify.size());
+  const bool has_room = state.length() + widest <= model_->config().max_positions;
+  if (length < kShortText || !state.history() || !has_room) return *measured_cost_;
+  const int magnitude = std::bit_width(length);
+  auto found = measured_behind_.find(magnitude);
+  if (found == measured_behind_.end()) {
+    found = measured_behind_
+                .emplace(magnitude,
+                         measure_cost_behind(*model_, state, verify_log(widest), *measured_cost_, widest))
+                .first;
+  }
+  return found->second;
 }
 
 const std::shared_ptr<const GrammarVocabulary>& Engine::grammar_vocabulary() const {

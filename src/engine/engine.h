@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -96,8 +97,9 @@ class Engine {
   MtpDrafter* drafter() { return drafter_ ? &*drafter_ : nullptr; }
   /// A log for verifications of up to `width` rows; made once per width asked for and reused.
   VerifyLog& verify_log(int width);
-  /// The cost model of a request that may draft up to width - 1 tokens; measures on first use.
-  CostModel cost_model(int width);
+  /// The cost model of a request that may draft up to width - 1 tokens behind the text that `state` holds.
+  /// Measures on first use, and again for texts of each further power of two; the state stays as it is.
+  CostModel cost_model(int width, SequenceState& state);
 
   /// Renders a conversation. Errors: kUnsupported without a template; the template's own.
   std::string render(const ChatPrompt& prompt, bool add_generation_prompt = true) const;
@@ -130,7 +132,8 @@ class Engine {
   DiskStore* disk_store_ = nullptr;  // owned by the cache
   std::optional<MtpDrafter> drafter_;
   std::optional<VerifyLog> verify_log_;
-  std::optional<MeasuredCost> measured_cost_;
+  std::optional<MeasuredCost> measured_cost_;    // behind a short text
+  std::map<int, MeasuredCost> measured_behind_;  // by the logarithm of the text's length
 };
 
 }  // namespace mererun

@@ -210,7 +210,7 @@ void Run::begin_decode() {
   if (request_.profiles) parts.profile = &profile_;
   if (admission_.drafts && engine_.drafter() != nullptr && admission_.width > 1) {
     const CostModel cost =
-        request_.full_depth ? CostModel{FullDepth{}} : engine_.cost_model(admission_.width);
+        request_.full_depth ? CostModel{FullDepth{}} : engine_.cost_model(admission_.width, *state_);
     policy_.emplace(DepthPolicyOptions{.max_depth = admission_.width - 1, .cost = cost});
     parts.log = &engine_.verify_log(admission_.width);
     parts.drafter = engine_.drafter();
