@@ -20,6 +20,14 @@ constexpr double kRate = 0.15;
 // A full round says nothing of the draft after its last one; that estimate rises, but not to certainty.
 constexpr double kOptimismCeiling = 0.95;
 
+// How much one observed round moves the time of its depth, and how far off it may seem: a round that lost its
+// core says little of the next.
+constexpr double kTimeRate = 0.2;
+constexpr double kLargestTimeRatio = 2;
+// Of so many drafting rounds one is serial, so that the time to compare with is of this text's length and
+// this moment.
+constexpr int kSerialObservationGap = 48;
+
 constexpr int kFirstProbeGap = 16;
 constexpr int kLargestProbeGap = 256;
 // One success from here lifts p[0] to 0.19, above the default cost ratio.
@@ -42,14 +50,23 @@ void validate_cost(const MeasuredCost& cost, int max_depth) {
   }
   const bool verify_holds = std::all_of(cost.verify.begin(), cost.verify.end(),
                                         [&](double time) { return is_time(time) && time > 0; });
-  if (!verify_holds || !is_time(cost.flush) || !is_time(cost.draft_step)) {
+  if (!verify_holds || !is_time(cost.flush) || !is_time(cost.draft_step) || !is_time(cost.waiting_row)) {
     fail_expected(ErrorCode::kInvalidArgument, "measured draft cost", "finite times, verify times above 0",
-                  fmt::format("verify {} flush {} draft step {}", fmt::join(cost.verify, " "), cost.flush,
-                              cost.draft_step));
+                  fmt::format("verify {} flush {} draft step {} waiting row {}", fmt::join(cost.verify, " "),
+                              cost.flush, cost.draft_step, cost.waiting_row));
   }
 }
 
 void validate_cost(const FullDepth&, int) {}
+
+std::vector<double> round_times(const MeasuredCost& cost, int max_depth) {
+  std::vector<double> times;
+  for (int depth = 0; depth <= max_depth; ++depth) {
+    times.push_back(cost.verify[static_cast<std::size_t>(depth)] +
+                    (depth > 0 ? cost.flush + depth * cost.draft_step : 0));
+  }
+  return times;
+}
 
 }  // namespace
 
@@ -72,6 +89,8 @@ DepthPolicy::DepthPolicy(DepthPolicyOptions options)
                   fmt::format("{}", options_.max_depth));
   }
   std::visit([this](const auto& cost) { validate_cost(cost, options_.max_depth); }, options_.cost);
+  if (const auto* cost = std::get_if<MeasuredCost>(&options_.cost))
+    round_time_ = round_times(*cost, options_.max_depth);
   double estimate = kFirstEstimate;
   for (int i = 0; i < options_.max_depth; ++i) {
     p_.push_back(estimate);
@@ -79,15 +98,46 @@ DepthPolicy::DepthPolicy(DepthPolicyOptions options)
   }
 }
 
-DepthChoice DepthPolicy::choose(int cap) const {
+DepthChoice DepthPolicy::choose(int cap, DraftOutlook outlook) const {
   cap = std::min(cap, options_.max_depth);
   if (cap < 1) return {0, DepthReason::kBudget};
-  const int depth = std::visit([&](const auto& cost) { return depth_for(cost, cap); }, options_.cost);
-  if (depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_) return {1, DepthReason::kProbe};
+  const int depth =
+      std::visit([&](const auto& cost) { return depth_for(cost, cap, outlook); }, options_.cost);
+  if (depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook))
+    return {1, DepthReason::kProbe};
+  if (depth > 0 && has_observed_ && rounds_since_serial_ >= kSerialObservationGap)
+    return {0, DepthReason::kPolicy};
   return {depth, DepthReason::kPolicy};
 }
 
-int DepthPolicy::depth_for(const FixedCost& cost, int cap) const {
+/// Whether tokens at `token_time` instead of the serial time make up for the transitions that wait beyond
+/// those a drafting round leaves anyway.
+bool DepthPolicy::earns(const MeasuredCost& cost, double token_time, DraftOutlook outlook) const {
+  const int backlog = outlook.waiting - (options_.max_depth + 1);
+  if (backlog <= 0) return true;
+  const double gain = static_cast<double>(outlook.remaining) * (round_time_[0] - token_time);
+  return gain > backlog * cost.waiting_row;
+}
+
+/// Whether drafts that are always right would earn back what a probe has to evaluate first.
+bool DepthPolicy::may_probe(int cap, DraftOutlook outlook) const {
+  const auto* cost = std::get_if<MeasuredCost>(&options_.cost);
+  if (cost == nullptr) return true;
+  double best_time = round_time_[0];
+  for (int depth = 1; depth <= cap; ++depth)
+    best_time = std::min(best_time, round_time_[static_cast<std::size_t>(depth)] / (1 + depth));
+  return earns(*cost, best_time, outlook);
+}
+
+void DepthPolicy::observe(int depth, double seconds) {
+  if (round_time_.empty()) return;
+  MERERUN_CHECK(depth >= 0 && depth <= options_.max_depth, "a round drafts 0..D tokens");
+  has_observed_ = true;
+  double& time = round_time_[static_cast<std::size_t>(depth)];
+  time += kTimeRate * (std::clamp(seconds, time / kLargestTimeRatio, time * kLargestTimeRatio) - time);
+}
+
+int DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
   double reach = 1;
   double expected = 0;
   int depth = 0;
@@ -100,22 +150,21 @@ int DepthPolicy::depth_for(const FixedCost& cost, int cap) const {
   return depth;
 }
 
-int DepthPolicy::depth_for(const MeasuredCost& cost, int cap) const {
+int DepthPolicy::depth_for(const MeasuredCost& cost, int cap, DraftOutlook outlook) const {
   double reach = 1;
   double expected = 0;
   int best = 0;
-  double best_rate = 1 / cost.verify[0];
+  double best_rate = 1 / round_time_[0];
   for (int depth = 1; depth <= cap; ++depth) {
-    const auto at = static_cast<std::size_t>(depth);
-    reach *= p_[at - 1];
+    reach *= p_[static_cast<std::size_t>(depth) - 1];
     expected += reach;
-    const double rate = (1 + expected) / (cost.verify[at] + cost.flush + depth * cost.draft_step);
+    const double rate = (1 + expected) / round_time_[static_cast<std::size_t>(depth)];
     if (rate > best_rate) {
       best = depth;
       best_rate = rate;
     }
   }
-  return best;
+  return best > 0 && !earns(cost, 1 / best_rate, outlook) ? 0 : best;
 }
 
 void DepthPolicy::update(DepthChoice choice, int accepted) {
@@ -125,9 +174,11 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   if (choice.reason == DepthReason::kBudget) return;
   if (depth == 0) {
     ++rounds_at_zero_;
+    rounds_since_serial_ = 0;
     return;
   }
   rounds_at_zero_ = 0;
+  ++rounds_since_serial_;
   for (int i = 0; i < accepted; ++i) {
     double& p = p_[static_cast<std::size_t>(i)];
     p += kRate * (1 - p);
@@ -141,12 +192,10 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
     }
   }
   if (choice.reason != DepthReason::kProbe) return;
-  if (accepted > 0) {
-    probe_gap_ = kFirstProbeGap;
-  } else {
-    probe_gap_ = std::min(2 * probe_gap_, kLargestProbeGap);
-    p_[0] = std::max(kProbeFloor, p_[0]);
-  }
+  if (accepted == 0) p_[0] = std::max(kProbeFloor, p_[0]);
+  // An accepted probe after which drafting still does not pay has told all it can for now.
+  const bool pays = accepted > 0 && choose(options_.max_depth).depth > 0;
+  probe_gap_ = pays ? kFirstProbeGap : std::min(2 * probe_gap_, kLargestProbeGap);
 }
 
 int draft_cap(int max_depth, std::int64_t budget, Position context, Position committed) {

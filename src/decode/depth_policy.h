@@ -22,6 +22,13 @@ struct MeasuredCost {
   std::vector<double> verify;  // [W] verify[w - 1] is the time of a verification of width w; each > 0
   double flush = 0;            // evaluating the history's waiting transitions, once in a drafting round; >= 0
   double draft_step = 0;       // one draft; >= 0
+  double waiting_row = 0;      // evaluating one waiting transition more than a drafting round leaves; >= 0
+};
+
+/// What the next drafting round has to catch up with, and for how long it can pay.
+struct DraftOutlook {
+  int waiting = 0;             // transitions that wait in the draft history
+  std::int64_t remaining = 0;  // tokens the request may still emit
 };
 
 /// Every round drafts as deep as its cap allows (the `fixed` variant of benchmarks).
@@ -65,25 +72,37 @@ class DepthPolicy {
   /// times.
   explicit DepthPolicy(DepthPolicyOptions options);
 
-  /// Depth of the next round, at most `cap`. Does not change the state.
-  DepthChoice choose(int cap) const;
+  /// Depth of the next round, at most `cap`. Does not change the state. With measured costs, transitions that
+  /// wait from undrafted rounds or from the end of the prompt are a debt: drafting, and a probe too, must be
+  /// able to earn it back in what remains of the request.
+  DepthChoice choose(int cap, DraftOutlook outlook = {}) const;
 
   /// Learns from a round that was chosen so and had its first `accepted` drafts accepted.
   void update(DepthChoice choice, int accepted);
+
+  /// Corrects the measured cost of rounds of `depth` drafts by one that took `seconds`, in the unit of the
+  /// cost; another cost model ignores it. From then on a serial round is made now and then to keep the
+  /// comparison true.
+  void observe(int depth, double seconds);
 
   int max_depth() const { return options_.max_depth; }
   const CostModel& cost() const { return options_.cost; }
   const std::vector<double>& estimates() const { return p_; }
 
  private:
-  int depth_for(const FixedCost& cost, int cap) const;
-  int depth_for(const MeasuredCost& cost, int cap) const;
-  int depth_for(const FullDepth&, int cap) const { return cap; }
+  int depth_for(const FixedCost& cost, int cap, DraftOutlook) const;
+  int depth_for(const MeasuredCost& cost, int cap, DraftOutlook outlook) const;
+  int depth_for(const FullDepth&, int cap, DraftOutlook) const { return cap; }
+  bool earns(const MeasuredCost& cost, double token_time, DraftOutlook outlook) const;
+  bool may_probe(int cap, DraftOutlook outlook) const;
 
   DepthPolicyOptions options_;
-  std::vector<double> p_;   // [D]
-  int rounds_at_zero_ = 0;  // depth-0 rounds since the last drafting one
-  int probe_gap_;           // as many of them make the next round a probe
+  std::vector<double> p_;           // [D]
+  std::vector<double> round_time_;  // [D + 1] of a round by depth; measured cost only
+  bool has_observed_ = false;
+  int rounds_since_serial_ = 0;  // drafting ones
+  int rounds_at_zero_ = 0;       // depth-0 rounds since the last drafting one
+  int probe_gap_;                // as many of them make the next round a probe
 };
 
 /// Most drafts of a round: min(D, budget - 1, context - 1 - committed), at least 0. The round's own target

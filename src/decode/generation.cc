@@ -187,6 +187,12 @@ class RoundTimer {
 
 }  // namespace
 
+DraftOutlook Generation::outlook() const {
+  const auto& history = parts_.state.history();
+  return {.waiting = history ? history->waiting() : 0,
+          .remaining = limits_.max_tokens - statistics_.generated()};
+}
+
 void Generation::round() {
   if (is_finished()) return;
   if (parts_.cancelled != nullptr && parts_.cancelled->load(std::memory_order_relaxed)) return cancel();
@@ -194,9 +200,11 @@ void Generation::round() {
 
   RoundTimer timer(parts_.profile, parts_.model.ops());
   SpeculationProfile::Round& times = timer.round();
+  const Stopwatch watch;
   const int cap = depth_cap();
   DepthChoice choice{.depth = 0, .reason = DepthReason::kBudget};
-  if (cap > 0) choice = parts_.policy->choose(cap);
+  const DraftOutlook ahead = outlook();
+  if (cap > 0) choice = parts_.policy->choose(cap, ahead);
   record_pending();
   choice.depth = draft(choice.depth);
   times.draft_submit = timer.lap();
@@ -225,7 +233,12 @@ void Generation::round() {
   times.commit = timer.lap_synchronized();
   timer.finish(choice.depth, walk.accepted, times.accept);
   statistics_.record_round({choice, walk.accepted, walk.emitted});
-  if (parts_.policy != nullptr && cap > 0) parts_.policy->update(choice, walk.accepted);
+  if (parts_.policy != nullptr && cap > 0) {
+    parts_.policy->update(choice, walk.accepted);
+    // A round that first evaluated a backlog is no measure of others.
+    if (choice.depth == 0 || ahead.waiting <= parts_.policy->max_depth() + 1)
+      parts_.policy->observe(choice.depth, watch.seconds());
+  }
   if (auto& history = state.history(); history && history->waiting() >= 2 * kHistoryGroup)
     evaluate_whole_groups(*parts_.model.head(), *history, parts_.model.limits().max_rows);
   if (is_finished()) statistics_.finish();

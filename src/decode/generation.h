@@ -100,6 +100,7 @@ class Generation {
   };
 
   int depth_cap() const;
+  DraftOutlook outlook() const;
   void record_pending();
   int draft(int depth);
   void load_choices(TensorView logits);

@@ -53,19 +53,48 @@ double time_round(Model& model, SequenceState& state, VerifyLog& log, int width,
   return watch.seconds();
 }
 
-/// One evaluation of a waiting transition and one chained draft step.
-void time_draft(Model& model, SequenceState& state, std::vector<double>& flush, std::vector<double>& step) {
+struct DraftTimes {
+  std::vector<double> flush;       // evaluating one waiting transition
+  std::vector<double> wide_flush;  // evaluating as many as a round can leave
+  std::vector<double> step;        // choosing a draft and evaluating it for the next
+};
+
+void time_draft(Model& model, SequenceState& state, TensorView hidden, DraftTimes& times) {
   MtpHead& head = *model.head();
+  const std::vector<TokenId> ids = varied_ids(hidden.rows, model.config().vocabulary, 3);
   KvCache cache = state.history()->cache().fork();
-  const TokenId id = 0;
   Stopwatch watch;
-  const TensorView out = head.forward(state.last_hidden(), {&id, 1}, cache.length(), 0, cache);
+  const TensorView out = head.forward(hidden.row_range(0, 1), {ids.data(), 1}, cache.length(), 0, cache);
   model.ops().synchronize();
-  flush.push_back(watch.restart());
+  times.flush.push_back(watch.restart());
   head.argmax_tokens(out);
-  head.forward(out, {&id, 1}, cache.length() + 1, 0, cache);
+  head.forward(out, {ids.data(), 1}, cache.length() + 1, 0, cache);
   model.ops().synchronize();
-  step.push_back(watch.restart());
+  times.step.push_back(watch.restart());
+  KvCache other = state.history()->cache().fork();
+  watch.restart();
+  head.forward(hidden, ids, other.length(), 0, other);
+  model.ops().synchronize();
+  times.wide_flush.push_back(watch.restart());
+}
+
+/// `width` copies of the state's last hidden row.
+Buffer hidden_rows(Model& model, const SequenceState& state, int width) {
+  const TensorView row = state.last_hidden();
+  const std::size_t bytes = static_cast<std::size_t>(row.cols) * sizeof(float);
+  Buffer rows = model.ops().allocate(bytes * static_cast<std::size_t>(width));
+  for (int i = 0; i < width; ++i)
+    model.ops().copy(rows.as<std::byte>() + static_cast<std::size_t>(i) * bytes, row.data, bytes);
+  return rows;
+}
+
+/// A draft that is accepted becomes one more waiting transition for the next round: that is part of its cost.
+void set_draft_cost(MeasuredCost& cost, DraftTimes times, int width) {
+  cost.flush = median(std::move(times.flush));
+  const double extra_row =
+      width > 1 ? (median(std::move(times.wide_flush)) - cost.flush) / static_cast<double>(width - 1) : 0.0;
+  cost.waiting_row = std::max(0.0, extra_row);
+  cost.draft_step = median(std::move(times.step)) + cost.waiting_row;
 }
 
 /// Fills widths that were not measured on the line between their measured neighbours.
@@ -100,44 +129,52 @@ std::vector<double> measure_rounds(Model& model, SequenceState& state, VerifyLog
   return verify;
 }
 
-}  // namespace
-
-MeasuredCost measure_cost_behind(Model& model, SequenceState& state, VerifyLog& log, const MeasuredCost& base,
-                                 int width) {
-  time_round(model, state, log, width, Outcome::kDiscard);  // touches pages and buffers once
-  std::vector<double> narrow, wide, flush, step;
+/// Verifications that are not committed, at the least and the most rows, and drafts.
+void measure_probes(Model& model, SequenceState& state, VerifyLog& log, int width, double seconds,
+                    CostMeasurement& found) {
+  const Buffer rows = hidden_rows(model, state, width);
+  const TensorView hidden = make_view(rows.data(), DType::kF32, width, state.last_hidden().cols);
+  std::vector<double> narrow, wide;
+  DraftTimes drafts;
   const Stopwatch budget;
-  for (int trial = 0; trial < kTrials && (trial == 0 || budget.seconds() < kBudgetBehindSeconds); ++trial) {
+  for (int trial = 0; trial < kTrials && (trial == 0 || budget.seconds() < seconds); ++trial) {
     narrow.push_back(time_round(model, state, log, 1, Outcome::kDiscard));
     wide.push_back(time_round(model, state, log, width, Outcome::kDiscard));
-    time_draft(model, state, flush, step);
+    time_draft(model, state, hidden, drafts);
   }
-  const auto last = static_cast<std::size_t>(width) - 1;
-  const double narrow_ratio = median(std::move(narrow)) / base.verify[0];
-  const double wide_ratio = median(std::move(wide)) / base.verify[last];
-  MeasuredCost cost = base;
-  for (std::size_t i = 0; i <= last; ++i) {
-    const double part = static_cast<double>(i) / static_cast<double>(last);
-    cost.verify[i] = base.verify[i] * (narrow_ratio + (wide_ratio - narrow_ratio) * part);
-  }
-  cost.flush = median(std::move(flush));
-  cost.draft_step = median(std::move(step));
-  return cost;
+  found.narrow_probe = median(std::move(narrow));
+  found.wide_probe = median(std::move(wide));
+  set_draft_cost(found.cost, std::move(drafts), width);
 }
 
-MeasuredCost measure_cost(Model& model, VerifyLog& log, int width) {
+}  // namespace
+
+CostMeasurement measure_cost(Model& model, VerifyLog& log, int width) {
   SequenceState state = model.new_sequence();
   const std::vector<TokenId> prompt = varied_ids(kPromptTokens, model.config().vocabulary, 1);
   Prefill(model, state, prompt, {}).run();
   time_round(model, state, log, width);  // touches every buffer once
 
-  MeasuredCost cost;
-  cost.verify = measure_rounds(model, state, log, width);
-  std::vector<double> flush, step;
-  for (int trial = 0; trial < kTrials; ++trial) time_draft(model, state, flush, step);
-  cost.flush = median(std::move(flush));
-  cost.draft_step = median(std::move(step));
-  return cost;
+  CostMeasurement found;
+  found.cost.verify = measure_rounds(model, state, log, width);
+  measure_probes(model, state, log, width, kBudgetSeconds, found);
+  return found;
+}
+
+MeasuredCost measure_cost_behind(Model& model, SequenceState& state, VerifyLog& log,
+                                 const CostMeasurement& base) {
+  CostMeasurement here{.cost = base.cost};
+  const int width = static_cast<int>(base.cost.verify.size());
+  time_round(model, state, log, width, Outcome::kDiscard);  // touches pages and buffers once
+  measure_probes(model, state, log, width, kBudgetBehindSeconds, here);
+  const double narrow = here.narrow_probe - base.narrow_probe;
+  const double wide = here.wide_probe - base.wide_probe;
+  for (int i = 0; i < width; ++i) {
+    const double part = width > 1 ? static_cast<double>(i) / (width - 1) : 0.0;
+    double& time = here.cost.verify[static_cast<std::size_t>(i)];
+    time = std::max(time / 2, time + narrow + (wide - narrow) * part);  // noise must not make it nothing
+  }
+  return here.cost;
 }
 
 }  // namespace mererun

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/fingerprint.h"
-#include "engine/calibration.h"
+
 #include "engine/qualification_receipt.h"
 #include "grammar/grammar_vocabulary.h"
 
@@ -139,21 +139,19 @@ VerifyLog& Engine::verify_log(int width) {
 CostModel Engine::cost_model(int width, SequenceState& state) {
   constexpr unsigned kShortText = 1024;
   if (!options_.cost.measured) return FixedCost{options_.cost.ratio};
-  if (!measured_cost_ || static_cast<int>(measured_cost_->verify.size()) < width) {
+  if (!measured_cost_ || static_cast<int>(measured_cost_->cost.verify.size()) < width) {
     measured_cost_ = measure_cost(*model_, verify_log(width), width);
     measured_behind_.clear();
   }
   const auto length = static_cast<unsigned>(state.length());
-  const int widest = static_cast<int>(measured_cost_->verify.size());
+  const int widest = static_cast<int>(measured_cost_->cost.verify.size());
   const bool has_room = state.length() + widest <= model_->config().max_positions;
-  if (length < kShortText || !state.history() || !has_room) return *measured_cost_;
+  if (length < kShortText || !state.history() || !has_room) return measured_cost_->cost;
   const int magnitude = std::bit_width(length);
   auto found = measured_behind_.find(magnitude);
   if (found == measured_behind_.end()) {
-    found = measured_behind_
-                .emplace(magnitude,
-                         measure_cost_behind(*model_, state, verify_log(widest), *measured_cost_, widest))
-                .first;
+    MeasuredCost cost = measure_cost_behind(*model_, state, verify_log(widest), *measured_cost_);
+    found = measured_behind_.emplace(magnitude, std::move(cost)).first;
   }
   return found->second;
 }

@@ -16,6 +16,7 @@
 #include "decode/admission.h"
 #include "decode/depth_policy.h"
 #include "decode/mtp_drafter.h"
+#include "engine/calibration.h"
 #include "engine/request.h"
 #include "model/model.h"
 #include "model/resolve.h"
@@ -132,8 +133,8 @@ class Engine {
   DiskStore* disk_store_ = nullptr;  // owned by the cache
   std::optional<MtpDrafter> drafter_;
   std::optional<VerifyLog> verify_log_;
-  std::optional<MeasuredCost> measured_cost_;    // behind a short text
-  std::map<int, MeasuredCost> measured_behind_;  // by the logarithm of the text's length
+  std::optional<CostMeasurement> measured_cost_;  // behind a short text
+  std::map<int, MeasuredCost> measured_behind_;   // by the logarithm of the text's length
 };
 
 }  // namespace mererun

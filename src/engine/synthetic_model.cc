@@ -89,7 +89,7 @@ Admission SyntheticMtpGenerator::admit_variant(MtpVariant variant, int prompt_to
 
 CostModel SyntheticMtpGenerator::cost_model(VerifyLog& log, int width) {
   if (!cost_.measured) return FixedCost{cost_.ratio};
-  if (!measured_) measured_ = measure_cost(synthetic_.model(), log, width);
+  if (!measured_) measured_ = measure_cost(synthetic_.model(), log, width).cost;
   return *measured_;
 }
 

@@ -158,7 +158,7 @@ TEST(DepthPolicy, ArgmaxEqualsStopRule) {
 TEST(DepthPolicy, MeasuredCostMaximisesTokensPerTime) {
   // p = 0.85, 0.833, 0.816: E = 0.85, 1.558, 2.136.
   const auto depth = [](std::vector<double> verify, double flush, double step, int cap = 3) {
-    return DepthPolicy({.max_depth = 3, .cost = MeasuredCost{std::move(verify), flush, step}})
+    return DepthPolicy({.max_depth = 3, .cost = MeasuredCost{std::move(verify), flush, step, 0}})
         .choose(cap)
         .depth;
   };
@@ -218,6 +218,109 @@ TEST(DepthPolicy, UselessDrafterStaysWithinFivePercentOfSerial) {
       EXPECT_LT(time, 1.05 * kTokens) << machine.verify_step << " D " << max_depth;
     }
   }
+}
+
+TEST(DepthPolicy, WaitingTransitionsAreADebtThatDraftingMustEarn) {
+  // A draft saves 0.45 a token at best; a waiting transition costs 0.2, those of one round (4) are no debt.
+  const MeasuredCost cost{.verify = {1, 1.1, 1.2, 1.3}, .flush = 0, .draft_step = 0.3, .waiting_row = 0.2};
+  const DepthPolicy policy({.max_depth = 3, .cost = cost});
+  EXPECT_GT(policy.choose(3).depth, 0) << "nothing known of what waits";
+  EXPECT_GT(policy.choose(3, {.waiting = 4, .remaining = 1}).depth, 0);
+  EXPECT_EQ(policy.choose(3, {.waiting = 104, .remaining = 20}).depth, 0) << "20 to pay, at most 9 to earn";
+  EXPECT_GT(policy.choose(3, {.waiting = 104, .remaining = 2000}).depth, 0);
+  EXPECT_GT(
+      DepthPolicy({.max_depth = 3, .cost = FixedCost{}}).choose(3, {.waiting = 250, .remaining = 2}).depth, 0)
+      << "the fixed rule knows no debt";
+}
+
+TEST(DepthPolicy, NoProbeThatCannotEarnItsDebt) {
+  const MeasuredCost cost{.verify = {1, 1.1, 1.2, 1.3}, .flush = 0, .draft_step = 0.3, .waiting_row = 0.2};
+  DepthPolicy policy({.max_depth = 3, .cost = cost});
+  for (int i = 0; i < 400; ++i) {
+    const DepthChoice choice = policy.choose(3, {.waiting = 200 + i, .remaining = 40});
+    ASSERT_EQ(choice.depth, 0) << i;
+    policy.update(choice, 0);
+  }
+  EXPECT_EQ(policy.choose(3, {.waiting = 20, .remaining = 4000}).depth, 3)
+      << "the estimates are as they were";
+}
+
+TEST(DepthPolicy, RightDraftsThatDoNotPayAreProbedEverMoreRarely) {
+  // Accepted one time in two: p[0] stays high, and yet a round with drafts is never worth its time.
+  const MeasuredCost cost{
+      .verify = {1, 1.75, 2.5, 3.2}, .flush = 0.1, .draft_step = 0.05, .waiting_row = 0.1};
+  DepthPolicy policy({.max_depth = 3, .cost = cost});
+  for (int i = 0; i < 60; ++i) policy.update({1, DepthReason::kPolicy}, i % 2);
+  ASSERT_EQ(policy.choose(3).depth, 0);
+  double time = 0;
+  int tokens = 0, probes = 0;
+  while (tokens < 1000) {
+    const DepthChoice choice = policy.choose(3, {.waiting = 1, .remaining = 1000 - tokens});
+    const bool probes_now = choice.reason == DepthReason::kProbe;
+    probes += probes_now ? 1 : 0;
+    const int accepted = choice.depth > 0 && probes % 2 == 1 ? 1 : 0;
+    time += cost.verify[static_cast<std::size_t>(choice.depth)] + choice.depth * cost.draft_step +
+            (choice.depth > 0 ? cost.flush : 0);
+    tokens += 1 + accepted;
+    policy.update(choice, accepted);
+  }
+  EXPECT_LE(probes, 7);
+  EXPECT_LT(time, 1.05 * 1000);
+}
+
+TEST(DepthPolicy, ObservedRoundsCorrectAWrongMeasurement) {
+  // Measured cheap, in truth no width saves anything: drafting must end although every draft is right.
+  const auto true_time = [](int depth) { return depth == 0 ? 1.0 : 1.2 * (1 + depth); };
+  DepthPolicy policy({.max_depth = 7, .cost = MeasuredCost{std::vector<double>(8, 1.0), 0, 0.01, 0}});
+  double time = 0;
+  int tokens = 0;
+  while (tokens < 600) {
+    const DepthChoice choice = policy.choose(7);
+    time += true_time(choice.depth);
+    tokens += 1 + choice.depth;
+    policy.update(choice, choice.depth);
+    policy.observe(choice.depth, true_time(choice.depth));
+  }
+  EXPECT_EQ(policy.choose(7).depth, 0);
+  EXPECT_LT(time, 1.25 * 600) << "what learning may cost";
+  time = 0;
+  for (tokens = 0; tokens < 600;) {
+    const DepthChoice choice = policy.choose(7);
+    time += true_time(choice.depth);
+    tokens += 1 + choice.depth;
+    policy.update(choice, choice.depth);
+    policy.observe(choice.depth, true_time(choice.depth));
+  }
+  EXPECT_LT(time, 1.02 * 600) << "and once learnt";
+}
+
+TEST(DepthPolicy, SlowSerialRoundsBringDraftingBack) {
+  // Measured dear; serial rounds turn out three times as slow, as behind a long text.
+  DepthPolicy policy({.max_depth = 3, .cost = MeasuredCost{{1, 4, 5, 6}, 0, 0.1, 0}});
+  ASSERT_EQ(policy.choose(3).depth, 0);
+  for (int i = 0; i < 30; ++i) {
+    policy.update({0, DepthReason::kPolicy}, 0);
+    policy.observe(0, 3);
+  }
+  EXPECT_EQ(policy.choose(3).depth, 3);
+}
+
+TEST(DepthPolicy, OneLostCoreDecidesNothing) {
+  DepthPolicy policy({.max_depth = 3, .cost = MeasuredCost{{1, 1.1, 1.2, 1.3}, 0, 0.1, 0}});
+  policy.observe(3, 1000);
+  EXPECT_GE(policy.choose(3).depth, 2);
+}
+
+TEST(DepthPolicy, AmongDraftingRoundsSomeAreSerialOnceTimesAreObserved) {
+  DepthPolicy policy({.max_depth = 3, .cost = MeasuredCost{{1, 1.1, 1.2, 1.3}, 0, 0.1, 0}});
+  int serial = 0;
+  for (int i = 0; i < 490; ++i) {
+    const DepthChoice choice = policy.choose(3);
+    serial += choice.depth == 0 ? 1 : 0;
+    policy.update(choice, choice.depth);
+    policy.observe(choice.depth, 1 + 0.2 * choice.depth);
+  }
+  EXPECT_EQ(serial, 10);
 }
 
 TEST(DepthPolicy, RejectsImpossibleCosts) {

@@ -36,7 +36,7 @@ class Calibration : public ::testing::TestWithParam<bool> {
 
 TEST_P(Calibration, GivesATimeForEveryWidth) {
   const auto engine = load(4096);
-  const MeasuredCost cost = measure_cost(engine->model(), engine->verify_log(9), 9);
+  const MeasuredCost cost = measure_cost(engine->model(), engine->verify_log(9), 9).cost;
   EXPECT_EQ(cost.verify.size(), 9u);
   EXPECT_THAT(cost.verify, Each(Gt(0)));
   EXPECT_GT(cost.flush, 0);
