@@ -49,8 +49,8 @@ using ConversionProgress = std::function<bool(std::uint64_t done, std::uint64_t 
 ///
 /// Works in `<output>.converting`, which is renamed to `output` when all is written, read back and compared,
 /// and bound once as loading binds it. A stopped or killed run leaves that folder; the same call finishes it,
-/// keeping the shards whose checksums still hold. Memory: about 40 MiB beside the mapped source, whose pages
-/// are given back as they are used.
+/// keeping the shards whose checksums still hold. Memory: some tens of MiB, whatever the model: pages of the
+/// mapped source and result are given back as they are used.
 ///
 /// Errors: kInvalidArgument for an output that exists or options that do not fit; kNotFound for a missing
 /// source, shard or head; kCorruptData for a source that does not load or has NaN or infinity; kUnsupported

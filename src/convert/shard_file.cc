@@ -344,10 +344,20 @@ class ShardReader {
                         fmt::format("another one at row {}, column {}", first + r, worst));
                }
              },
-             [&](std::int64_t, std::int64_t) {
+             [&](std::int64_t first, std::int64_t count) {
+               drop_stored(codes, first, count, code_row);
+               drop_stored(scales, first, count, groups * 2);
+               drop_stored(biases, first, count, groups * 2);
                QuantisationError& total = check_.errors[{tensor.format->bits, tensor.format->group}];
                for (const QuantisationError& sum : sums) total.add(sum);
              });
+  }
+
+  /// The file that is read back is not looked at again until it is hashed.
+  void drop_stored(const TensorEntry& tensor, std::int64_t first, std::int64_t count,
+                   std::size_t row_bytes) const {
+    file_.file().drop_pages(tensor.data + static_cast<std::size_t>(first) * row_bytes,
+                            static_cast<std::size_t>(count) * row_bytes);
   }
 
   fs::path path_;
