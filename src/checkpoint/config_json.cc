@@ -139,6 +139,9 @@ Json parse_json_object(std::string_view text, std::string_view where, const Json
     fail(std::string(where), fmt::format("at most {} bytes", limits.max_bytes),
          fmt::format("{}", text.size()));
   }
+  // The JSON library takes a NUL for the end of the text.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos)
+    fail(std::string(where), "JSON", fmt::format("a NUL at byte {}", nul));
   TreeBuilder builder(where, limits.max_depth);
   (void)Json::sax_parse(text, &builder);  // every failure throws from the builder
   Json root = builder.take();

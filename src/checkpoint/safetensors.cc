@@ -280,6 +280,9 @@ SafetensorsContent parse_safetensors(std::span<const std::byte> image, std::stri
                     static_cast<std::size_t>(length)};
   const std::span<const std::byte> data = image.subspan(content.data_offset);
 
+  // The JSON library takes a NUL for the end of the text.
+  if (const auto nul = content.header.find('\0'); nul != std::string_view::npos)
+    fail("a header of JSON text", fmt::format("a NUL at byte {} of it", nul));
   HeaderReader reader(data, where);
   (void)nlohmann::json::sax_parse(content.header, &reader);  // every failure throws from the reader
   content.tensors = reader.take_tensors();

@@ -96,6 +96,9 @@ PromptSource prompt_source(const TextChatOptions& options, bool stdin_is_termina
 
 json parse_messages(const std::string& text, const std::string& where) {
   json messages;
+  // The JSON library takes a NUL for the end of the text.
+  if (const auto nul = text.find('\0'); nul != std::string::npos)
+    fail_expected(ErrorCode::kInvalidArgument, where, "JSON", "a NUL at byte " + std::to_string(nul));
   try {
     messages = json::parse(text, [&](int open, json::parse_event_t event, const json&) {
       const bool opens =

@@ -40,7 +40,8 @@ std::string quote_json(std::string_view text) {
 }
 
 std::optional<std::string> compact_json(std::string_view text) {
-  if (!nlohmann::json::accept(text)) return std::nullopt;
+  // The JSON library takes a NUL for the end of the text; what follows would come through unchecked.
+  if (text.find('\0') != std::string_view::npos || !nlohmann::json::accept(text)) return std::nullopt;
   std::string compact;
   int depth = 0;
   for (std::size_t at = 0; at < text.size();) {

@@ -24,6 +24,8 @@ class TokenizerJsonReader final : public nlohmann::json_sax<nlohmann::json> {
 
   // Checks that vocabulary and merges were present; call once, after parsing.
   void finish() const;
+  /// The JSON library takes a NUL for the end of the text.
+  void refuse_nul(std::string_view text) const;
   // The document without vocabulary and merges.
   Json& rest() { return rest_; }
   // Vocabulary entries whose key is not in the byte-level alphabet.
@@ -74,6 +76,11 @@ void TokenizerJsonReader::corrupt(std::string_view key, std::string_view expecte
 
 std::string TokenizerJsonReader::merge_name() const {
   return fmt::format("model.merges[{}]", file_.merges.size());
+}
+
+void TokenizerJsonReader::refuse_nul(std::string_view text) const {
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos)
+    corrupt(fmt::format("byte {}", nul), "JSON", "a NUL");
 }
 
 void TokenizerJsonReader::finish() const {
@@ -228,6 +235,7 @@ bool TokenizerJsonReader::parse_error(std::size_t position, const std::string& /
 
 nlohmann::json read_tokenizer_json(std::string_view text, TokenizerFile& file, ForeignKeys& foreign_keys) {
   TokenizerJsonReader reader(file);
+  reader.refuse_nul(text);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);  // the reader throws on a syntax error
   reader.finish();
   foreign_keys = std::move(reader.foreign_keys());

@@ -59,6 +59,8 @@ TEST(ConfigJson, RefusesWhatIsNoJsonObject) {
                            R"({"a":1e999})", "{\"a\":\"\xff\"}", "\xff\xfe{\0}", "// no\n{}"}) {
     EXPECT_THAT(message([&] { parse(text); }), StartsWith("config.json: expected JSON, got ")) << text;
   }
+  using namespace std::string_view_literals;
+  EXPECT_EQ(message([&] { parse("{}\0 and more"sv); }), "config.json: expected JSON, got a NUL at byte 2");
   EXPECT_EQ(message([&] { parse("[1,2]"); }), "config.json: expected an object, got a list of 2");
   EXPECT_EQ(message([&] { parse("null"); }), "config.json: expected an object, got null");
 }

@@ -195,6 +195,12 @@ TEST(Safetensors, RefusesHeaderLengthsThatTheFileCannotHold) {
   }
 }
 
+TEST(Safetensors, RefusesWhatFollowsANul) {
+  const std::string header("{}\0[", 4);
+  EXPECT_THAT(error_of([&] { parse(safetensors_image(header, "")); }).what(),
+              HasSubstr("expected a header of JSON text, got a NUL at byte 2 of it"));
+}
+
 TEST(Safetensors, RefusesDeeplyNestedHeaders) {
   const std::string deep(1 << 20, '[');
   EXPECT_THAT(error_of([&] { parse(safetensors_image(deep, "")); }).what(), HasSubstr("got a list"));

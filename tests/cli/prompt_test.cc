@@ -137,6 +137,12 @@ TEST(ParseMessages, BoundsTheNesting) {
   }
 }
 
+TEST(ParseMessages, ANulDoesNotEndTheText) {
+  const std::string text = R"([{"role":"user","content":"x"}])" + std::string("\0 7", 3);
+  EXPECT_THAT(refusal([&] { parse_messages(text, "m.json"); }),
+              HasSubstr("m.json: expected JSON, got a NUL at byte 31"));
+}
+
 TEST(ParseMessages, SaysWhatIsWrongAndWhere) {
   const auto message = [](const char* text) { return refusal([&] { parse_messages(text, "m.json"); }); };
   EXPECT_THAT(message("[{"), HasSubstr("invalid_argument m.json: expected JSON, got an error at byte 3"));

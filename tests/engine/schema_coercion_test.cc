@@ -112,6 +112,8 @@ TEST(JsonText, CompactingKeepsSpellings) {
             "{\"a b\":[1.0,-0,\"\\u00e9 \\\" \"],\"a b\":{}}");
   EXPECT_EQ(compact_json("{} x"), std::nullopt);
   EXPECT_EQ(compact_json(""), std::nullopt);
+  EXPECT_EQ(compact_json(std::string_view("{}\0}", 4)), std::nullopt);
+  EXPECT_EQ(compact_json(std::string_view("{}\0", 3)), std::nullopt);
   const std::vector<JsonMember> members = members_of_compact_object(R"({"x":"}","y\n":[{"a":1},2],"x":3})");
   ASSERT_EQ(members.size(), 3U);
   EXPECT_EQ(members[0].value, "\"}\"");

@@ -195,6 +195,8 @@ TEST(TokenizerJson, DocumentsOfAnotherShapeAreRefused) {
         "{\"model\":{\"vocab\":{\"a\":[", "\xFF", "{\"a\":\"\xC3\"}"}) {
     expect_refused(text, ErrorCode::kCorruptData, "");
   }
+  expect_refused(minimal_tokenizer_json().dump() + std::string("\0{", 2), ErrorCode::kCorruptData,
+                 "got a NUL");
   expect_refused(std::string(100000, '['), ErrorCode::kCorruptData, "");
   std::string deep = "{\"a\":" + std::string(40, '[') + std::string(40, ']') + "}";
   expect_refused(deep, ErrorCode::kCorruptData, "a: expected nesting");
