@@ -196,7 +196,7 @@ TEST(TokenizerJson, DocumentsOfAnotherShapeAreRefused) {
     expect_refused(text, ErrorCode::kCorruptData, "");
   }
   expect_refused(minimal_tokenizer_json().dump() + std::string("\0{", 2), ErrorCode::kCorruptData,
-                 "got a NUL");
+                 "byte 2762: expected JSON, got a NUL");
   expect_refused(std::string(100000, '['), ErrorCode::kCorruptData, "");
   std::string deep = "{\"a\":" + std::string(40, '[') + std::string(40, ']') + "}";
   expect_refused(deep, ErrorCode::kCorruptData, "a: expected nesting");
