@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -138,14 +139,19 @@ void Sampler::apply_mask(const Row& row, const TokenMask& mask) {
     const std::uint64_t word = start / 64 < words.size() ? words[start / 64] : 0;
     if (word == ~std::uint64_t{0}) continue;
     const std::size_t end = std::min(scratch_.size(), start + 64);
-    if (word == 0) {
-      std::fill(scratch_.begin() + static_cast<std::ptrdiff_t>(start),
-                scratch_.begin() + static_cast<std::ptrdiff_t>(end), kMinusInfinity);
+    const auto at = [&](std::uint64_t bits) {
+      return start + static_cast<std::size_t>(std::countr_zero(bits));
+    };
+    // Touch the fewer of the two: entries to forbid, or entries to bring back.
+    if (std::popcount(word) >= 32) {
+      for (std::uint64_t bits = ~word; bits != 0; bits &= bits - 1)
+        if (at(bits) < end) scratch_[at(bits)] = kMinusInfinity;
       continue;
     }
-    for (std::size_t i = start; i < end; ++i) {
-      if ((word >> (i - start) & 1) == 0) scratch_[i] = kMinusInfinity;
-    }
+    std::fill(scratch_.begin() + static_cast<std::ptrdiff_t>(start),
+              scratch_.begin() + static_cast<std::ptrdiff_t>(end), kMinusInfinity);
+    for (std::uint64_t bits = word; bits != 0; bits &= bits - 1)
+      if (at(bits) < end) scratch_[at(bits)] = row.logits[at(bits)];
   }
 }
 

@@ -46,7 +46,11 @@ class MagnitudeRange {
       max_fraction_ = 0;
       if (kind_ == NumberKind::kNumber) {
         max_fraction_ = kSignificantDigits - std::min(kSignificantDigits, size_);
-        max_fraction_ = std::max({max_fraction_, lower_.value.fraction.size(), upper_.value.fraction.size()});
+        // Not for the sake of an excluded bound: a text of 15 digits is another double than the bound, whose
+        // shortest text has more.
+        if (!lower_.is_exclusive && !upper_.is_exclusive)
+          max_fraction_ =
+              std::max({max_fraction_, lower_.value.fraction.size(), upper_.value.fraction.size()});
       }
       options.push_back(digit(0, {size_ == least, size_ == most}));
     }
@@ -137,12 +141,6 @@ ExpressionId magnitudes(ExpressionPool& pool, const DecimalBound& lower, const D
 }
 
 }  // namespace
-
-int Decimal::significant_digits() const {
-  std::string digits = whole == "0" ? fraction : whole + fraction;
-  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size()));
-  return static_cast<int>(digits.size());
-}
 
 Decimal decimal_of(const nlohmann::ordered_json& number, std::string_view where) {
   if (!number.is_number()) fail_expected(ErrorCode::kInvalidArgument, where, "a number", number.type_name());

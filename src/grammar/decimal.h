@@ -17,7 +17,6 @@ struct Decimal {
   std::string fraction;     // no trailing zeros
 
   bool is_zero() const { return whole == "0" && fraction.empty(); }
-  int significant_digits() const;
 };
 
 /// The shortest decimal that reads back as the JSON number. Errors: kInvalidArgument, naming `where`, for
@@ -36,7 +35,8 @@ enum class NumberKind { kInteger, kNumber };
 
 /// The JSON numbers within bounds, at least one of which is given, written without exponents. Integers are
 /// exact; where a side has no bound they have at most 18 digits. Other numbers have at most 15 significant
-/// digits, so that two different texts are two different doubles, or as many as the bounds have.
+/// digits, so that two different texts are two different doubles, or as many as the bounds have if none is
+/// exclusive.
 ExpressionId number_range(ExpressionPool& pool, const std::optional<DecimalBound>& lower,
                           const std::optional<DecimalBound>& upper, NumberKind kind);
 

@@ -25,24 +25,49 @@ const TokenMask* GrammarConstraint::mask() {
     mask_ = std::make_shared<TokenMask>(vocabulary_->size());
     return mask_.get();
   }
-  if (const auto known = memory_->masks.find(state_); known != memory_->masks.end()) {
+  const StateId state = state_for_mask();
+  if (const auto known = memory_->masks.find(state); known != memory_->masks.end()) {
     mask_ = known->second;
-    return mask_.get();
+  } else {
+    mask_ = compute_mask(state);
+    if (memory_->masks.size() >= kMaxMasks) memory_->masks.clear();
+    memory_->masks.emplace(state_for_mask(), mask_);
   }
-  mask_ = compute_mask();
-  if (!mask_) {
-    // The memory of other states filled the table; whether this state is too complex must not depend on them.
-    start_memory_anew();
-    mask_ = compute_mask();
-    if (!mask_) mask_ = std::make_shared<TokenMask>(vocabulary_->size());
+  if (memory_->table.may_end(state_)) {
+    auto with_end = std::make_shared<TokenMask>(*mask_);
+    for (const TokenId id : vocabulary_->eos_ids()) with_end->allow(id);
+    mask_ = std::move(with_end);
   }
-  if (memory_->masks.size() >= kMaxMasks) memory_->masks.clear();
-  memory_->masks.emplace(state_, mask_);
   return mask_.get();
 }
 
+/// A state with the same allowed tokens, the same one for as many states as possible: counts that are further
+/// from their bounds than any token reaches are alike. The end of sequence is not part of it.
+StateId GrammarConstraint::state_for_mask() {
+  StateTable& table = memory_->table;
+  const int reach = vocabulary_->trie().max_depth();
+  std::vector<Configuration> alike(table.configurations(state_).begin(), table.configurations(state_).end());
+  for (Configuration& c : alike) {
+    const Counter* counter = table.automaton()->counter(c.node);
+    if (counter == nullptr) continue;
+    if (c.count < counter->min - reach)
+      c.count = counter->min - reach - 1;
+    else if (c.count >= counter->min && counter->max >= 0 && c.count < counter->max - reach)
+      c.count = std::max(counter->min, counter->max - reach - 1);
+  }
+  return table.state_of(std::move(alike));
+}
+
+std::shared_ptr<const TokenMask> GrammarConstraint::compute_mask(StateId state) {
+  if (auto mask = try_mask(state)) return mask;
+  // The memory of other states filled the table; whether this state is too complex must not depend on them.
+  start_memory_anew();
+  if (auto mask = try_mask(state_for_mask())) return mask;
+  return std::make_shared<TokenMask>(vocabulary_->size());
+}
+
 /// Null when the table grows too large.
-std::shared_ptr<const TokenMask> GrammarConstraint::compute_mask() {
+std::shared_ptr<const TokenMask> GrammarConstraint::try_mask(StateId state) {
   StateTable& table = memory_->table;
   auto mask = std::make_shared<TokenMask>(vocabulary_->size());
   // Configurations in the middle of a run allow all of its slice up to the run's end, and leave only the rest
@@ -52,7 +77,7 @@ std::shared_ptr<const TokenMask> GrammarConstraint::compute_mask() {
     int characters = 0;
   };
   Run runs[kNumTextSlices];
-  for (const Configuration& c : table.configurations(state_)) {
+  for (const Configuration& c : table.configurations(state)) {
     const TextSlice slice = table.automaton()->slice(c.node);
     Run& run = runs[static_cast<std::size_t>(slice)];
     run.configurations.push_back(c);
@@ -73,8 +98,6 @@ std::shared_ptr<const TokenMask> GrammarConstraint::compute_mask() {
     const TokenTrie& trie = slice == TextSlice::kNone ? vocabulary_->trie() : vocabulary_->slice(slice).rest;
     if (!add_allowed(table.state_of(std::move(run.configurations)), trie, *mask)) return nullptr;
   }
-  if (table.may_end(state_))
-    for (const TokenId id : vocabulary_->eos_ids()) mask->allow(id);
   return mask;
 }
 

@@ -33,11 +33,13 @@ class GrammarConstraint final : public TokenConstraint {
   struct Memory {  // what a constraint and its clones know
     explicit Memory(std::shared_ptr<const Automaton> automaton) : table(std::move(automaton)) {}
     StateTable table;
-    std::unordered_map<StateId, std::shared_ptr<const TokenMask>> masks;
+    std::unordered_map<StateId, std::shared_ptr<const TokenMask>> masks;  // but for the end of sequence
     std::size_t initial_bytes = 0;
   };
 
-  std::shared_ptr<const TokenMask> compute_mask();
+  StateId state_for_mask();
+  std::shared_ptr<const TokenMask> compute_mask(StateId state);
+  std::shared_ptr<const TokenMask> try_mask(StateId state);
   bool add_allowed(StateId state, const TokenTrie& trie, TokenMask& mask);
   void start_memory_anew();
 

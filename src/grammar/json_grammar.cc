@@ -1,12 +1,18 @@
 #include "grammar/json_grammar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "base/error.h"
 #include "grammar/code_points.h"
 
 namespace mererun {
+namespace {
+constexpr std::size_t kMaxNameBytes = 1000;
+}
 
 ExpressionId JsonGrammar::space() {
   if (!space_) {
@@ -33,6 +39,9 @@ ExpressionId JsonGrammar::string(int min, std::optional<int> max) {
 ExpressionId JsonGrammar::string_except(const std::vector<std::string>& names) {
   std::vector<std::u32string> points;
   for (const std::string& name : names) {
+    if (name.size() > kMaxNameBytes)
+      fail_expected(ErrorCode::kInvalidArgument, "property name beside additionalProperties",
+                    fmt::format("at most {} bytes", kMaxNameBytes), fmt::format("{}", name.size()));
     std::u32string text;
     for (const std::uint32_t point : code_points_of(name, "property name")) text.push_back(point);
     points.push_back(std::move(text));

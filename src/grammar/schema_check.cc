@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/error.h"
 #include "grammar/automaton.h"
@@ -17,18 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 64;
 
-/// The pattern, as the text mode reads it, accepts exactly this text.
-bool matches(const PlacedText& pattern, const std::string& text) {
-  ExpressionPool pool;
-  const RuleId rule = pool.add_rule("pattern");
-  pool.define(rule, parse_pattern(pool, pattern.text, CharacterEncoding::kText, CodePointSet::all(),
-                                  pattern.pointer));
-  StateTable table(Automaton::compile(pool, rule));
-  StateId state = table.start();
-  for (const char byte : text) state = table.step(state, static_cast<std::uint8_t>(byte));
-  return table.may_end(state);
-}
-
 class Checker {
  public:
   explicit Checker(SchemaReader& reader) : reader_(reader) {}
@@ -39,8 +30,10 @@ class Checker {
                     fmt::format("values of at most {} levels", kMaxDepth), "more");
     const unsigned type = json_type_of(value);
     if ((rules.types & type) == 0) return false;
-    if (rules.values && std::none_of(rules.values->begin(), rules.values->end(),
-                                     [&](const Json* allowed) { return *allowed == value; }))
+    // The outermost value is one of them.
+    if (depth > 0 && rules.values &&
+        std::none_of(rules.values->begin(), rules.values->end(),
+                     [&](const Json* allowed) { return *allowed == value; }))
       return false;
     switch (type) {
       case kJsonString: return check_string(rules, value.get<std::string>());
@@ -96,13 +89,33 @@ class Checker {
     return true;
   }
 
+  /// The pattern is found in the text.
+  bool matches(const PlacedText& pattern, const std::string& text) {
+    std::unique_ptr<StateTable>& table = tables_[pattern.text];
+    if (!table) {
+      ExpressionPool pool;
+      const RuleId rule = pool.add_rule("pattern");
+      pool.define(rule, parse_pattern(pool, pattern.text, CharacterEncoding::kText, CodePointSet::all(),
+                                      pattern.pointer));
+      table = std::make_unique<StateTable>(Automaton::compile(pool, rule));
+    }
+    StateId state = table->start();
+    for (const char byte : text) state = table->step(state, static_cast<std::uint8_t>(byte));
+    return table->may_end(state);
+  }
+
   SchemaReader& reader_;
+  std::map<std::string, std::unique_ptr<StateTable>> tables_;  // by pattern
 };
 
 }  // namespace
 
-bool satisfies(SchemaReader& reader, const ValueRules& rules, const Json& value) {
-  return Checker(reader).check(rules, value, 0);
+std::vector<const Json*> satisfying_values(SchemaReader& reader, const ValueRules& rules) {
+  Checker checker(reader);
+  std::vector<const Json*> values;
+  for (const Json* value : *rules.values)
+    if (checker.check(rules, *value, 0)) values.push_back(value);
+  return values;
 }
 
 }  // namespace mererun

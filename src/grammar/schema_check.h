@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -8,8 +8,8 @@
 
 namespace mererun {
 
-/// True if a value of `enum` or `const` also satisfies what else its schema says.
+/// The values of `enum` or `const` that also satisfy what else their schema says.
 /// Errors: those of SchemaReader::read and parse_pattern.
-bool satisfies(SchemaReader& reader, const ValueRules& rules, const nlohmann::ordered_json& value);
+std::vector<const nlohmann::ordered_json*> satisfying_values(SchemaReader& reader, const ValueRules& rules);
 
 }  // namespace mererun

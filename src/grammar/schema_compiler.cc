@@ -71,13 +71,6 @@ void SchemaCompiler::finish() {
   }
 }
 
-std::vector<const Json*> SchemaCompiler::allowed_values(const ValueRules& rules) {
-  std::vector<const Json*> values;
-  for (const Json* value : *rules.values)
-    if (satisfies(reader_, rules, *value)) values.push_back(value);
-  return values;
-}
-
 ExpressionId SchemaCompiler::json_value(const ValueRules& rules) {
   if (!rules.values) {
     std::vector<ExpressionId> options{any_of_types(rules)};
@@ -85,7 +78,8 @@ ExpressionId SchemaCompiler::json_value(const ValueRules& rules) {
     return pool_.choice(std::move(options));
   }
   std::vector<ExpressionId> options;
-  for (const Json* value : allowed_values(rules)) options.push_back(pool_.bytes(json_text(*value)));
+  for (const Json* value : satisfying_values(reader_, rules))
+    options.push_back(pool_.bytes(json_text(*value)));
   return pool_.choice(std::move(options));
 }
 
@@ -174,7 +168,7 @@ ExpressionId SchemaCompiler::argument(const SchemaConjunction& conjunction,
 ExpressionId SchemaCompiler::bare_value(const ValueRules& rules, const std::vector<std::string>& markup) {
   std::vector<ExpressionId> options;
   if (rules.values) {
-    for (const Json* value : allowed_values(rules)) {
+    for (const Json* value : satisfying_values(reader_, rules)) {
       const std::string text = value->is_string() ? value->get<std::string>() : json_text(*value);
       const auto occurs = [&](const std::string& tag) { return text.find(tag) != std::string::npos; };
       if (std::none_of(markup.begin(), markup.end(), occurs)) options.push_back(pool_.bytes(text));

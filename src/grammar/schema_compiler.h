@@ -54,7 +54,6 @@ class SchemaCompiler {
   ExpressionId number(const ValueRules& rules);
   ExpressionId array(const ValueRules& rules);
   ExpressionId object(const ValueRules& rules);
-  std::vector<const nlohmann::ordered_json*> allowed_values(const ValueRules& rules);
 
   ExpressionPool& pool_;
   JsonGrammar json_;

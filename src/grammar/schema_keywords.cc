@@ -16,10 +16,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kMaxListed = 1000;
+
 [[noreturn]] void fail(const SchemaKeyword& keyword, std::string_view expected) {
   std::string got = keyword.value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (got.size() > 60) got = got.substr(0, 60) + "...";
   fail_expected(ErrorCode::kInvalidArgument, keyword.where, expected, got);
+}
+
+/// A property's name as a part of a JSON pointer (RFC 6901).
+std::string pointer_token(const std::string& name) {
+  std::string token;
+  for (const char c : name) {
+    if (c == '~')
+      token += "~0";
+    else if (c == '/')
+      token += "~1";
+    else
+      token += c;
+  }
+  return token;
 }
 
 int count_of(const SchemaKeyword& keyword) {
@@ -103,12 +119,6 @@ void tighten_upper(ValueRules& rules, const DecimalBound& bound) {
   if (order < 0 || (order == 0 && bound.is_exclusive)) rules.upper = bound;
 }
 
-DecimalBound exclusive_bound(const SchemaKeyword& keyword) {
-  const DecimalBound bound{decimal_of(keyword.value, keyword.where), true};
-  if (bound.value.significant_digits() > 15) fail(keyword, "at most 15 significant digits");
-  return bound;
-}
-
 void apply_format(const SchemaKeyword& keyword, ValueRules& rules) {
   if (!keyword.value.is_string()) fail(keyword, "a string");
   const std::string name = keyword.value.get<std::string>();
@@ -129,7 +139,8 @@ void apply_format(const SchemaKeyword& keyword, ValueRules& rules) {
 }
 
 void apply_required(const SchemaKeyword& keyword, ValueRules& rules) {
-  if (!keyword.value.is_array()) fail(keyword, "a list of strings");
+  if (!keyword.value.is_array() || keyword.value.size() > kMaxListed)
+    fail(keyword, fmt::format("a list of at most {} strings", kMaxListed));
   for (const Json& name : keyword.value) {
     if (!name.is_string()) fail(keyword, "a list of strings");
     const std::string text = name.get<std::string>();
@@ -142,7 +153,7 @@ void apply_properties(const SchemaKeyword& keyword, ValueRules& rules) {
   if (!keyword.value.is_object()) fail(keyword, "an object");
   ValueRules::Properties properties;
   for (const auto& [name, schema] : keyword.value.items())
-    properties.named.push_back({name, {&schema, keyword.pointer + "/" + name}});
+    properties.named.push_back({name, {&schema, keyword.pointer + "/" + pointer_token(name)}});
   const auto additional = keyword.schema.find("additionalProperties");
   if (additional != keyword.schema.end()) {
     const std::string parent = keyword.pointer.substr(0, keyword.pointer.rfind('/'));
@@ -165,7 +176,8 @@ void apply_items(const SchemaKeyword& keyword, ValueRules& rules) {
   const std::string parent = keyword.pointer.substr(0, keyword.pointer.rfind('/'));
   ValueRules::Items result;
   if (has_prefix) {
-    if (!prefix->is_array()) fail(keyword, "a list of schemas");
+    if (!prefix->is_array() || prefix->size() > kMaxListed)
+      fail(keyword, fmt::format("a list of at most {} schemas", kMaxListed));
     for (std::size_t i = 0; i < prefix->size(); ++i)
       result.first.push_back({&(*prefix)[i], fmt::format("{}/prefixItems/{}", parent, i)});
   }
@@ -182,9 +194,9 @@ void apply_bounds(const SchemaKeyword& keyword, ValueRules& rules) {
   } else if (keyword.name == "maximum") {
     tighten_upper(rules, {decimal_of(keyword.value, keyword.where), false});
   } else if (keyword.name == "exclusiveMinimum") {
-    tighten_lower(rules, exclusive_bound(keyword));
+    tighten_lower(rules, {decimal_of(keyword.value, keyword.where), true});
   } else {
-    tighten_upper(rules, exclusive_bound(keyword));
+    tighten_upper(rules, {decimal_of(keyword.value, keyword.where), true});
   }
 }
 

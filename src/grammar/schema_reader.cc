@@ -85,6 +85,20 @@ std::vector<std::string> ValueRules::property_names() const {
 
 bool ValueRules::has_additional() const { return !names_properties || !additional().empty(); }
 
+SchemaReader::SchemaReader(const Json& root, std::string where) : root_(root), where_(std::move(where)) {
+  // Before anything walks it by recursion.
+  std::vector<std::pair<const Json*, int>> open{{&root, 0}};
+  while (!open.empty()) {
+    const auto [value, depth] = open.back();
+    open.pop_back();
+    if (depth > kMaxNesting)
+      fail_expected(ErrorCode::kInvalidArgument, where_, fmt::format("at most {} levels", kMaxNesting),
+                    "more");
+    if (!value->is_structured()) continue;
+    for (const Json& inner : *value) open.emplace_back(&inner, depth + 1);
+  }
+}
+
 std::vector<ValueRules> SchemaReader::read(const SchemaConjunction& conjunction) {
   std::vector<ValueRules> alternatives(1);
   for (const SchemaPlace& one : conjunction) apply(one, alternatives, 0);

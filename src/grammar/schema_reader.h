@@ -86,10 +86,11 @@ class SchemaReader {
  public:
   static constexpr std::size_t kMaxAlternatives = 256;
   static constexpr int kMaxDepth = 64;
+  static constexpr int kMaxNesting = 500;  // of the JSON itself
 
   /// `root` is what references count from; it outlives the reader. `where` begins every message.
-  SchemaReader(const nlohmann::ordered_json& root, std::string where)
-      : root_(root), where_(std::move(where)) {}
+  /// Errors: kInvalidArgument for JSON nested more than kMaxNesting deep.
+  SchemaReader(const nlohmann::ordered_json& root, std::string where);
 
   SchemaConjunction root() const { return {{&root_, "#"}}; }
   /// The ways to satisfy a conjunction; none if nothing does. Errors: kInvalidArgument naming pointer and

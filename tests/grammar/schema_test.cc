@@ -284,6 +284,10 @@ TEST(JsonSchema, AdversarialSchemasEndInErrors) {
   std::string deep = "{}";
   for (int i = 0; i < 100; ++i) deep = "{\"allOf\":[" + deep + "]}";
   EXPECT_NE(error_of(deep), "");
+  std::string nested = "{\"type\":";
+  for (int i = 0; i < 50000; ++i) nested += "[";
+  for (int i = 0; i < 50000; ++i) nested += "]";
+  EXPECT_NE(error_of(nested + "}"), "");
   std::string product = R"({"allOf":[)";
   for (int i = 0; i < 20; ++i)
     product += std::string(i ? "," : "") + R"({"anyOf":[{"minimum":1},{"maximum":0}]})";
