@@ -11,7 +11,7 @@
 MERERUN_PACKAGES=(
   g++ cmake ninja-build pkg-config
   nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libsqlite3-dev
-  libcpp-httplib-dev libfmt-dev libcli11-dev libssl-dev libgtest-dev libgmock-dev python3
+  libboost-dev libfmt-dev libcli11-dev libssl-dev libgtest-dev libgmock-dev python3
 )
 
 say() { printf '%s\n' "$*" >&2; }

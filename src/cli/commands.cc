@@ -122,7 +122,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
                   "at most "
                   "30 seconds, and exits with status 0.",
        .examples = {"api serve --port 8080", "api serve --model demo-moe-4bit --preflight"}},
-      nullptr));
+      run_api_serve));
   commands.push_back(command<ModelConvertOptions>(
       {.words = "model convert",
        .summary = "quantise a checkpoint",

@@ -19,6 +19,7 @@ int run_model_qualify(const ModelQualifyOptions& options, ProgramContext& contex
 int run_benchmark_mtp(const BenchmarkMtpOptions& options, ProgramContext& context);
 int run_benchmark_verification(const BenchmarkVerificationOptions& options, ProgramContext& context);
 
+int run_api_serve(const ApiServeOptions& options, ProgramContext& context);
 int run_text_chat(const TextChatOptions& options, ProgramContext& context);
 int run_model_list(const ModelListOptions& options, ProgramContext& context);
 int run_model_inspect(const ModelInspectOptions& options, ProgramContext& context);

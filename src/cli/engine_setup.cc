@@ -1,10 +1,9 @@
 #include "cli/engine_setup.h"
 
-#include <random>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/environment.h"
+#include "engine/sampling_defaults.h"
 
 namespace mererun {
 namespace {
@@ -78,19 +77,15 @@ std::unique_ptr<Engine> load_engine(const EngineOptions& options, const CommonOp
 }
 
 SamplingOptions sampling_options(const SamplingFlags& flags, const ModelConfig& config) {
-  const GenerationDefaults& defaults = config.generation;
-  SamplingOptions out;
-  // A file that says do_sample = false asks for greedy decoding.
-  const double temperature = defaults.do_sample.value_or(true) ? defaults.temperature.value_or(0.7) : 0.0;
-  out.temperature = flags.temperature.value_or(temperature);
-  out.top_p = flags.top_p.value_or(defaults.top_p.value_or(0.9));
-  out.top_k = static_cast<int>(flags.top_k.value_or(defaults.top_k.value_or(0)));
-  out.min_p = flags.min_p.value_or(defaults.min_p.value_or(0.0));
+  SamplingOptions out = sampling_defaults(config);
+  out.temperature = flags.temperature.value_or(out.temperature);
+  out.top_p = flags.top_p.value_or(out.top_p);
+  out.top_k = static_cast<int>(flags.top_k.value_or(out.top_k));
+  out.min_p = flags.min_p.value_or(out.min_p);
   out.presence_penalty = flags.presence_penalty;
   out.frequency_penalty = flags.frequency_penalty;
   out.repetition_penalty = flags.repetition_penalty;
-  out.seed =
-      flags.seed ? *flags.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+  out.seed = flags.seed.value_or(random_seed());
   return out;
 }
 

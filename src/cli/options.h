@@ -164,6 +164,9 @@ struct ApiServeOptions : CommonOptions {
   std::int64_t max_queued_requests = 64;
   std::int64_t context_size = 32768;
   std::int64_t max_body_bytes = 33554432;
+  double request_timeout = 0;              // seconds, waiting included; 0: none
+  std::optional<std::string> cors_origin;  // a site whose pages may call, "*" for all
+  bool log_content = false;
   std::optional<std::int64_t> prefix_cache_bytes;  // absent: by free memory; 0: off
   std::optional<std::string> prefix_cache_dir;
   std::int64_t prefix_cache_disk_bytes = std::int64_t{16} << 30;

@@ -45,6 +45,11 @@ void declare_limits(OptionTable& table, ApiServeOptions& options) {
   table.integer(
       {.names = "--max-body-bytes", .value = "N", .help = "largest request body", .default_text = "33554432"},
       {.low = 1, .high = kAnySize}, options.max_body_bytes);
+  table.number({.names = "--request-timeout",
+                .value = "SECONDS",
+                .help = "longest time of a request, waiting included; 0: no limit",
+                .default_text = "0"},
+               {.low = 0, .high = 1e6}, options.request_timeout);
 }
 
 }  // namespace
@@ -62,6 +67,14 @@ void declare(OptionTable& table, ApiServeOptions& options) {
               .help = "key that clients must send; required unless the host is a loopback address",
               .default_text = "MERERUN_API_KEY"},
              options.api_key);
+  table.text({.names = "--cors-origin",
+              .value = "ORIGIN",
+              .help = "a site whose pages may call this server; *: every site",
+              .default_text = "none"},
+             options.cors_origin);
+  table.toggle(
+      {.names = "--log-content", .value = {}, .help = "log the bodies of requests too", .default_text = {}},
+      options.log_content);
   table.toggle({.names = "--preflight",
                 .value = {},
                 .help = "check everything and print the plan; don't listen",

@@ -15,6 +15,12 @@ std::optional<MemoryUsage> parse_memory_status(std::string_view status) {
 
 std::optional<MemoryUsage> memory_usage() { return parse_memory_status(read_proc("/proc/self/status")); }
 
+std::optional<std::uint64_t> available_memory() {
+  const auto kilobytes = proc_number(read_proc("/proc/meminfo"), "MemAvailable");
+  if (!kilobytes) return std::nullopt;
+  return *kilobytes * 1024;
+}
+
 bool reset_peak_memory() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5\n";  // proc(5): 5 resets the peak resident set size

@@ -19,6 +19,9 @@ std::optional<MemoryUsage> memory_usage();
 /// start).
 bool reset_peak_memory();
 
+/// Memory that the system can give without swapping, bytes; no value where it does not tell.
+std::optional<std::uint64_t> available_memory();
+
 /// The numbers of a text like /proc/self/status (fields VmRSS and VmHWM, in kB).
 std::optional<MemoryUsage> parse_memory_status(std::string_view status);
 

@@ -24,13 +24,15 @@ bool offers_tools(const OutputParserOptions& options) {
 class OutputParser::State {
  public:
   explicit State(const OutputParserOptions& options)
-      : starts_in_reasoning_(options.starts_in_reasoning),
+      : is_plain_(options.is_plain),
+        starts_in_reasoning_(options.starts_in_reasoning),
         lexer_(offers_tools(options) ? TagLexer::Tags::kThinkAndCalls : TagLexer::Tags::kThink) {
     if (offers_tools(options)) call_.emplace(std::make_shared<const ToolSchemas>(options.tools));
   }
 
   void feed(std::string_view text, std::vector<OutputPiece>& out) {
     begin_output(out);
+    if (is_plain_) return append(OutputPiece::Kind::kContent, text);
     OutputEvent event;
     while (lexer_.next(text, event)) read(event);
   }
@@ -203,6 +205,7 @@ class OutputParser::State {
       out_->push_back({.kind = kind, .text = std::string(text), .name = {}, .arguments = {}, .index = 0});
   }
 
+  bool is_plain_;
   bool starts_in_reasoning_;
   TagLexer lexer_;
   std::optional<ToolCallParser> call_;  // none: calls are plain text

@@ -22,6 +22,7 @@ struct OutputPiece {
 
 struct OutputParserOptions {
   bool starts_in_reasoning = false;                     // the prompt ended inside <think>
+  bool is_plain = false;                                // the text is content as it stands
   std::shared_ptr<const nlohmann::ordered_json> tools;  // the request's tools; null: calls are plain text
 };
 

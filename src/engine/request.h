@@ -41,6 +41,7 @@ struct GenerateRequest {
   std::optional<int> context_limit;  // absent: the engine's
   bool ignores_eos = false;          // benchmarks
   bool stops_after_tool_call = false;
+  bool plain_output = false;    // all output is content: no reasoning, no calls
   std::optional<int> logprobs;  // top alternatives a token; 0 = chosen only
 
   Speculation speculation = Speculation::kAuto;
@@ -51,6 +52,7 @@ struct GenerateRequest {
   bool serial_route = false;  // the width-1 oracle: no drafter whatever admission says
 
   std::unique_ptr<TokenConstraint> constraint;  // on the answer: what the model says after its reasoning
+  std::optional<int> reasoning_budget;          // tokens after which reasoning is closed by force
 };
 
 struct TokenLogprobs {

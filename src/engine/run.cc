@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "engine/reasoning_budget.h"
 #include "grammar/compile.h"
 
 namespace mererun {
@@ -35,11 +36,7 @@ int resolve_context(const Engine& engine, const GenerateRequest& request) {
 /// The budget, clamped to what the context leaves. Errors: kInvalidArgument with both counts when nothing is
 /// left.
 int resolve_budget(const GenerateRequest& request, int prompt, int context) {
-  if (prompt >= context) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("prompt: expected fewer than {} tokens (the context), got {}", context, prompt),
-                "shorten the conversation or raise the context size");
-  }
+  if (prompt >= context) throw PromptTooLong(prompt, context);
   const int left = context - prompt;
   const int asked = request.max_tokens.value_or(left);
   if (asked < 1)
@@ -58,6 +55,14 @@ Admission admit_request(const Engine& engine, const GenerateRequest& request, in
 
 }  // namespace
 
+PromptTooLong::PromptTooLong(int prompt_tokens, int context)
+    : Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("prompt: expected fewer than {} tokens (the context), got {}", context, prompt_tokens),
+          "shorten the conversation or raise the context size"),
+      prompt_tokens_(prompt_tokens),
+      context_(context) {}
+
 Run::Run(Engine& engine, GenerateRequest request, PieceListener listener)
     : engine_(engine),
       request_(std::move(request)),
@@ -69,17 +74,31 @@ Run::Run(Engine& engine, GenerateRequest request, PieceListener listener)
       sink_({.tokenizer = engine.shared_tokenizer(),
              .stop = stop_options(),
              .parser = {.starts_in_reasoning = plan_.starts_in_reasoning,
+                        .is_plain = request_.plain_output,
                         .tools = request_.chat ? request_.chat->tools : nullptr},
              .logprobs = request_.logprobs,
              .listener = std::move(listener)}) {
   if (request_.serial_route) admission_.drafts = false;
-  if (request_.constraint && plan_.starts_in_reasoning)
-    request_.constraint =
-        constrain_after_reasoning(std::move(request_.constraint), engine.grammar_vocabulary());
+  if (plan_.starts_in_reasoning) constrain_reasoning();
   if (uses_cache()) restored_ = engine_.prefix_cache().peek(plan_.ids, needs_history());
 }
 
 Run::~Run() = default;
+
+/// A constraint is on the answer: it acts behind the end of the reasoning, which a budget may bring about.
+void Run::constrain_reasoning() {
+  if (request_.constraint)
+    request_.constraint =
+        constrain_after_reasoning(std::move(request_.constraint), engine_.grammar_vocabulary());
+  const auto end = engine_.tokenizer().find_token("</think>");
+  if (!request_.reasoning_budget || !end) return;
+  request_.constraint = std::make_unique<ReasoningBudget>(
+      std::move(request_.constraint),
+      ReasoningBudget::Options{.tokenizer = engine_.shared_tokenizer(),
+                               .reasoning_end = *end,
+                               .vocabulary = engine_.resolved().config.vocabulary,
+                               .budget = *request_.reasoning_budget});
+}
 
 int Run::prompt_done() const {
   return state_ ? std::min(state_->length(), static_cast<int>(plan_.ids.size())) : 0;
@@ -266,7 +285,7 @@ GenerateResult Run::take_result() {
   result.tool_calls = sink_.tool_calls();
   result.reasoning_tokens = sink_.reasoning_tokens();
   result.seed = sampler_.options().seed;
-  result.logprobs = std::move(sink_.logprobs());
+  result.logprobs = sink_.take_logprobs();
   result.timings = {prefill_seconds_, decode_seconds_, first_token_seconds_};
   AccelerationReport& a = result.acceleration;
   a.admission = admission_;

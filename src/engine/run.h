@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "decode/generation.h"
 #include "decode/prefill.h"
 #include "engine/engine.h"
@@ -15,6 +16,17 @@
 
 namespace mererun {
 
+/// A prompt that leaves no room for a reply.
+class PromptTooLong final : public Error {
+ public:
+  PromptTooLong(int prompt_tokens, int context);
+  int prompt_tokens() const { return prompt_tokens_; }
+  int context() const { return context_; }
+
+ private:
+  int prompt_tokens_, context_;
+};
+
 /// One request, from prompt to result, in steps: a prefill chunk or a round. Several runs may take turns on
 /// one engine; each gives the tokens it gives alone.
 ///
@@ -22,7 +34,8 @@ namespace mererun {
 class Run {
  public:
   /// Renders, encodes, validates and admits; nothing is computed yet.
-  /// Errors: kInvalidArgument for a bad field or a prompt that leaves no room (both counts in the message).
+  /// Thread-safe: requests may be prepared while another thread computes.
+  /// Errors: kInvalidArgument for a bad field; PromptTooLong (both counts in the message).
   Run(Engine& engine, GenerateRequest request, PieceListener listener = {});
   ~Run();
 
@@ -31,6 +44,12 @@ class Run {
   /// Prompt positions evaluated or restored so far, and how many of them were restored.
   int prompt_done() const;
   int prompt_reused() const { return prefix_.matched_tokens; }
+  /// Most tokens of the reply, clamped to what the context leaves.
+  int budget() const { return max_tokens_; }
+  /// The reply so far.
+  const TextSink& output() const { return sink_; }
+  /// Counts so far; null before the first token.
+  const Statistics* statistics() const { return generation_ ? &generation_->statistics() : nullptr; }
 
   bool is_finished() const { return finished_; }
   /// Errors end the run: they propagate once, after the text so far was released.
@@ -45,6 +64,7 @@ class Run {
   GenerateResult take_result();
 
  private:
+  void constrain_reasoning();
   void open();
   bool uses_cache() const;
   bool needs_history() const;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decode/generation.h"
@@ -40,7 +41,8 @@ class TextSink final : public ChoiceSink {
   const std::string& reasoning() const { return reasoning_; }
   const std::string& content() const { return content_; }
   const std::vector<OutputPiece>& tool_calls() const { return tool_calls_; }
-  std::vector<TokenLogprobs>& logprobs() { return logprobs_; }
+  const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }
+  std::vector<TokenLogprobs> take_logprobs() { return std::move(logprobs_); }
   std::int64_t reasoning_tokens() const { return rules_.num_reasoning_tokens(); }
 
  private:

@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/engine_setup.h"
+#include "cli/environment.h"
+#include "cli/exit_codes.h"
+#include "cli/interrupts.h"
+#include "cli/json_output.h"
+#include "cli/report_parts.h"
+#include "engine/memory_plan.h"
+#include "engine/memory_usage.h"
+#include "engine/model_inspection.h"
+#include "server/server.h"
+
+namespace mererun {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kGraceSeconds = 30;
+constexpr std::uint64_t kMostCacheBytes = std::uint64_t{8} << 30;
+
+/// Memory that the system could still give, without what the model will take.
+std::uint64_t free_bytes(std::uint64_t taken) {
+  const std::uint64_t available = available_memory().value_or(0);
+  return available > taken ? available - taken : 0;
+}
+
+struct Plan {
+  Inspection inspection;
+  MemoryNeed memory;  // at the context that is served
+  std::uint64_t cache_bytes = 0;
+  std::uint64_t sequence_bytes = 0;  // room for active requests; 0: not limited here
+};
+
+/// A quarter of the memory that is free once the model is loaded, at most 8 GiB, unless it is named.
+Plan make_plan(const ApiServeOptions& options, const ProgramContext& context) {
+  const EngineOptions engine = engine_options(options, context);
+  Plan plan;
+  plan.inspection = inspect_model({.model = engine.model,
+                                   .surroundings = engine.surroundings,
+                                   .mtp_root = engine.mtp_root,
+                                   .backend = engine.backend,
+                                   .prefill_chunk = engine.prefill_chunk});
+  for (const MemoryNeed& need : plan.inspection.memory)
+    if (plan.memory.context == 0 || need.context <= options.context_size) plan.memory = need;
+  const std::uint64_t left = free_bytes(plan.memory.weights + plan.memory.arena);
+  plan.cache_bytes = options.prefix_cache_bytes ? static_cast<std::uint64_t>(*options.prefix_cache_bytes)
+                                                : std::min(left / 4, kMostCacheBytes);
+  plan.sequence_bytes = left > plan.cache_bytes ? (left - plan.cache_bytes) / 10 * 9 : 1;
+  return plan;
+}
+
+Json plan_json(const ApiServeOptions& options, const Plan& plan) {
+  return {
+      {"model", plan.inspection.id},
+      {"path", plan.inspection.folder.string()},
+      {"host", options.host},
+      {"port", options.port},
+      {"needsKey", options.api_key.has_value()},
+      {"contextSize", std::min<std::int64_t>(options.context_size, plan.inspection.config
+                                                                       ? plan.inspection.config->max_positions
+                                                                       : options.context_size)},
+      {"limits",
+       {{"activeRequests", options.max_active_requests},
+        {"queuedRequests", options.max_queued_requests},
+        {"ratePerMinute", options.rate_limit_per_minute},
+        {"bodyBytes", options.max_body_bytes},
+        {"timeoutSeconds", options.request_timeout}}},
+      {"prefixCacheBytes", plan.cache_bytes},
+      {"memory",
+       {{"weightsBytes", plan.memory.weights},
+        {"activationsBytes", plan.memory.arena},
+        {"sequencesBytes", plan.sequence_bytes}}},
+      {"problems", plan.inspection.problems}};
+}
+
+int preflight(const ApiServeOptions& options, const Plan& plan) {
+  const Json report = plan_json(options, plan);
+  if (options.output.json) {
+    write_stdout(json_text(report));
+  } else {
+    std::string text;
+    for (const auto& [name, value] : report.items()) text += fmt::format("{}: {}\n", name, value.dump());
+    write_stdout(text);
+  }
+  if (plan.inspection.problems.empty()) return kExitDone;
+  return plan.inspection.is_unsupported ? kExitUnsupported : kExitCorrupt;
+}
+
+ServerOptions server_options(const ApiServeOptions& options, const Plan& plan,
+                             const ProgramContext& context) {
+  ServerOptions out;
+  out.host = options.host;
+  out.port = static_cast<int>(options.port);
+  out.http.max_body_bytes = static_cast<std::size_t>(options.max_body_bytes);
+  out.http.max_bodies_bytes = std::max(out.http.max_bodies_bytes, 2 * out.http.max_body_bytes);
+  out.service.api_key = options.api_key;
+  out.service.rate_limit_per_minute = options.rate_limit_per_minute;
+  out.service.cors_origin = options.cors_origin.value_or("");
+  out.service.serial_route = options.drafting.is_serial_route;
+  out.service.logs_content = options.log_content;
+  out.service.overrides_json = overrides_json(context.environment).dump();
+  out.scheduler = {.max_active = static_cast<int>(options.max_active_requests),
+                   .max_queued = static_cast<int>(options.max_queued_requests),
+                   .timeout_seconds = options.request_timeout,
+                   .memory_bytes = plan.sequence_bytes};
+  return out;
+}
+
+void announce(const ApiServeOptions& options, const Server& server, const Plan& plan) {
+  if (options.output.json) {
+    Json report = plan_json(options, plan);
+    report["port"] = server.port();
+    write_stdout(json_text(report));
+  } else {
+    write_stdout(fmt::format("http://{}:{}/\n", options.host, server.port()));
+  }
+}
+
+}  // namespace
+
+int run_api_serve(const ApiServeOptions& options, ProgramContext& context) {
+  const Plan plan = make_plan(options, context);
+  if (options.preflight) return preflight(options, plan);
+  // A line for each request is what a server's log is for.
+  if (!options.output.quiet && log_level() == LogLevel::kWarn) set_log_level(LogLevel::kInfo);
+
+  EngineOptions engine = engine_options(options, context);
+  engine.context_limit = static_cast<int>(std::min<std::int64_t>(options.context_size, INT32_MAX));
+  engine.prefix_cache_bytes = static_cast<std::size_t>(plan.cache_bytes);
+  engine.prefix_cache_dir = options.prefix_cache_dir.value_or("");
+  engine.prefix_cache_disk_bytes = options.prefix_cache_disk_bytes;
+
+  context.interrupts.hold_termination();
+  raise_file_limit();
+  Server server(server_options(options, plan, context),
+                [&] { return load_engine(engine, options, context); });
+  const auto is_over = [&] {
+    return context.interrupts.requested() || context.interrupts.termination_requested();
+  };
+  announce(options, server, plan);
+  while (!server.is_settled() && !is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (server.is_settled()) {
+    server.wait_until_ready();  // throws what loading threw
+    log(LogLevel::kInfo, "ready", "model={} port={}", plan.inspection.id, server.port());
+  }
+  while (!is_over()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  log(LogLevel::kInfo, "shutdown", "grace_s={}", kGraceSeconds);
+  server.shut_down(kGraceSeconds);
+  return context.interrupts.termination_requested() ? kExitDone : kExitInterrupted;
+}
+
+}  // namespace mererun

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "engine/run.h"
+#include "server/http_message.h"
+#include "server/reply.h"
+#include "server/request_fields.h"
+
+namespace mererun {
+
+/// What every form of reply needs to know of its request.
+struct ReplyContext {
+  std::shared_ptr<HttpExchange> exchange;
+  std::string id;            // without a prefix: "7f3a..."
+  std::int64_t created = 0;  // seconds since 1970
+  std::string model = {};
+  std::string system_fingerprint = {};
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<HttpHeader> headers = {};  // of the response
+};
+
+/// JSON as one line; bytes that are no UTF-8 become U+FFFD.
+std::string dump(const nlohmann::ordered_json& value);
+
+HttpResponse json_response(const nlohmann::ordered_json& body, std::vector<HttpHeader> headers = {});
+/// Head of an event stream.
+HttpResponse stream_head(std::vector<HttpHeader> headers);
+/// "data: {...}\n\n"
+std::string data_event(const nlohmann::ordered_json& data);
+/// "event: <name>\ndata: {...}\n\n"
+std::string named_event(std::string_view name, const nlohmann::ordered_json& data);
+
+/// {prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details, completion_tokens_details}
+nlohmann::ordered_json usage_json(const GenerateResult& result);
+/// Adds `acceleration`, `prefix_cache` and `timings`.
+void add_extensions(nlohmann::ordered_json& body, const GenerateResult& result, const ReplyTimes& times);
+/// "stop", "length" or "tool_calls"
+std::string_view finish_reason(const GenerateResult& result);
+
+/// One token of a list of log-probabilities: {token, logprob, bytes}; never below -9999.
+nlohmann::ordered_json token_logprob_json(const Tokenizer& tokenizer, const TokenLogprob& token);
+/// [{token, logprob, bytes, top_logprobs}]
+nlohmann::ordered_json logprobs_json(const Tokenizer& tokenizer, std::span<const TokenLogprobs> tokens);
+/// The tokens of a result that are no reasoning.
+std::span<const TokenLogprobs> answer_logprobs(const std::vector<TokenLogprobs>& all,
+                                               std::int64_t reasoning_tokens);
+
+/// Joins neighbours of one kind of text.
+std::vector<OutputPiece> merged(const std::vector<OutputPiece>& pieces);
+
+/// {generated, rounds, drafted, accepted, prompt, cached} of a run so far.
+nlohmann::ordered_json progress_json(const Run& run);
+
+}  // namespace mererun

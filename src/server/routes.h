@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/api_error.h"
+
+namespace mererun {
+
+enum class Endpoint {
+  kPage,
+  kHealth,
+  kModels,
+  kModel,
+  kChatCompletions,
+  kCompletions,
+  kResponses,
+  kMessages,
+  kCountTokens,
+  kMetrics,
+  kStatus,
+  kTokenize,
+  kDetokenize,
+};
+
+/// What a path leads to.
+struct ApiRoute {
+  Endpoint endpoint;
+  std::string_view path;
+  std::string_view method;
+  ApiDialect dialect = ApiDialect::kOpenAi;
+  bool is_open = false;    // needs no key
+  bool generates = false;  // counts against the rate limit
+};
+
+/// The route of a path, whatever the method; null for an unknown one. "/v1/models/x" is kModel.
+const ApiRoute* find_route(std::string_view path);
+
+/// The dialect in which to refuse a request for `path`, known or not.
+ApiDialect dialect_of(std::string_view path);
+
+/// A path segment without its %XX escapes.
+std::string unescape_path(std::string_view text);
+
+/// True if `origin` ("http://localhost:8080") is the site that a request's Host header names.
+bool is_same_site(std::string_view origin, std::string_view host);
+/// True if `origin` names this machine: localhost, 127.0.0.0/8 or [::1].
+bool is_local_origin(std::string_view origin);
+
+}  // namespace mererun

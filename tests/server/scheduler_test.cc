@@ -1,0 +1,138 @@
+// Several requests on one engine: fair turns, single-user output, and every way a request can end.
+#include "server/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/server/live_service.h"
+
+namespace mererun {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::json_of;
+using testing::LiveService;
+using Json = nlohmann::ordered_json;
+
+Json completion(int prompt, int tokens, Json more = Json::object()) {
+  Json body{
+      {"prompt", std::vector<int>(40, prompt)}, {"max_tokens", tokens}, {"temperature", 0}, {"seed", 1}};
+  body.update(more);
+  return body;
+}
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  SchedulerTest() : folder_(testing::talking_checkpoint(temp_)) {}
+  std::unique_ptr<LiveService> live(SchedulerOptions scheduler) {
+    return std::make_unique<LiveService>(Engine::load(testing::talking_options(folder_)), scheduler);
+  }
+  /// A stream that ends when it is stopped: noise rarely says its end id.
+  static Json endless(int prompt = 5) { return completion(prompt, 3000, {{"stream", true}}); }
+
+  testing::TempFolder temp_;
+  std::filesystem::path folder_;
+};
+
+TEST_F(SchedulerTest, EightAtOnceAnswerLikeEachAlone) {
+  const auto service = live({.max_active = 8});
+  std::vector<Json> bodies;
+  for (int i = 0; i < 8; ++i)
+    bodies.push_back(completion(
+        100 + i, 30,
+        {{"temperature", i % 2}, {"speculation", i % 3 == 0 ? "off" : "on"}, {"stream", i % 4 == 3}}));
+  std::vector<std::shared_ptr<testing::RecordedExchange>> together;
+  for (const Json& body : bodies) together.push_back(service->send("POST", "/v1/completions", body.dump()));
+  std::vector<HttpResponse> answers;
+  for (const auto& exchange : together) answers.push_back(exchange->wait());
+  const auto alone = live({.max_active = 1});
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    const HttpResponse want = alone->post("/v1/completions", bodies[i]);
+    if (bodies[i]["stream"].get<bool>())
+      EXPECT_EQ(answers[i].body, want.body) << i;
+    else
+      EXPECT_EQ(testing::without_extensions(json_of(answers[i])), testing::without_extensions(json_of(want)))
+          << i;
+  }
+}
+
+TEST_F(SchedulerTest, TurnsAreFair) {
+  const auto service = live({.max_active = 2});
+  const auto first = service->send("POST", "/v1/completions", endless().dump());
+  ASSERT_TRUE(first->wait_for("data: "));
+  // A request that comes later is not held up until the first one ends.
+  EXPECT_EQ(service->post("/v1/completions", completion(7, 5)).status, 200);
+  EXPECT_EQ(service->scheduler().active(), 1);
+  first->leave();
+  first->wait();
+}
+
+TEST_F(SchedulerTest, AFullQueueIsRefusedWithRetryAfter) {
+  const auto service = live({.max_active = 1, .max_queued = 1});
+  const auto active = service->send("POST", "/v1/completions", endless().dump());
+  const auto queued = service->send("POST", "/v1/completions", completion(6, 2).dump());
+  const HttpResponse refused = service->send("POST", "/v1/completions", completion(7, 2).dump())->wait();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.front().name, "Retry-After");
+  EXPECT_EQ(json_of(refused)["error"]["code"], "queue_full");
+  active->leave();
+  EXPECT_EQ(queued->wait().status, 200);
+}
+
+/// A client that leaves in mid-stream frees its slot; what was computed serves the next request of its kind.
+TEST_F(SchedulerTest, AClientThatLeavesFreesItsSlotAndItsPrefixStays) {
+  const auto service = live({.max_active = 1});
+  const auto gone = service->send("POST", "/v1/completions", endless().dump());
+  ASSERT_TRUE(gone->wait_for("data: "));
+  gone->leave();
+  gone->wait();
+  const Json next = json_of(service->post("/v1/completions", completion(5, 4)));
+  EXPECT_EQ(next["prefix_cache"]["matchedTokens"], 40);
+  EXPECT_EQ(service->scheduler().active(), 0);
+  EXPECT_THAT(service->get("/metrics").body, HasSubstr("finish=\"cancelled\"} 1\n"));
+  const auto fresh = live({.max_active = 1});
+  EXPECT_EQ(testing::without_extensions(next),
+            testing::without_extensions(json_of(fresh->post("/v1/completions", completion(5, 4)))));
+}
+
+TEST_F(SchedulerTest, AClientThatLeavesTheQueueIsForgotten) {
+  const auto service = live({.max_active = 1, .max_queued = 4});
+  const auto active = service->send("POST", "/v1/completions", endless().dump());
+  const auto waiting = service->send("POST", "/v1/completions", completion(6, 2).dump());
+  waiting->leave();
+  EXPECT_EQ(waiting->wait().status, 499);
+  EXPECT_EQ(service->scheduler().queued(), 0);
+  active->leave();
+  active->wait();
+}
+
+TEST_F(SchedulerTest, ATimeoutEndsARequest) {
+  const auto service = live({.max_active = 1, .timeout_seconds = 0.05});
+  const HttpResponse ended = service->send("POST", "/v1/completions", endless().dump())->wait();
+  const auto events = testing::events_of(ended.body);
+  EXPECT_EQ(events.back()["error"]["code"], "timeout");
+  EXPECT_THAT(ended.body, ::testing::Not(HasSubstr("[DONE]")));
+}
+
+TEST_F(SchedulerTest, WhatNeedsMoreMemoryThanThereIsIsRefused) {
+  const auto service = live({.max_active = 1, .memory_bytes = 4096});
+  const HttpResponse refused = service->post("/v1/completions", completion(5, 3000));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(json_of(refused)["error"]["code"], "no_memory");
+}
+
+TEST_F(SchedulerTest, ShuttingDownRefusesWhatWaitsAndEndsWhatRuns) {
+  const auto service = live({.max_active = 1, .max_queued = 4});
+  const auto active = service->send("POST", "/v1/completions", endless().dump());
+  ASSERT_TRUE(active->wait_for("data: "));
+  const auto waiting = service->send("POST", "/v1/completions", completion(6, 2).dump());
+  service->scheduler().stop(0);
+  EXPECT_EQ(waiting->wait().status, 503);
+  EXPECT_EQ(testing::events_of(active->wait().body).back()["error"]["code"], "shutting_down");
+  EXPECT_EQ(service->post("/v1/completions", completion(6, 2)).status, 503);
+}
+
+}  // namespace
+}  // namespace mererun
