@@ -3,8 +3,9 @@
 
 usage: trim_golden.py FULL.safetensors OUT.safetensors
 
-Kept: everything of prompt b; of prompt a the ids, the router choices and whatever is given at `a.positions` only
-(a.logits is cut to those rows and renamed a.logits_at). Needs only the Python standard library.
+Kept: everything of prompt b; of prompt a the ids, the choices (experts, blocks, table rows) and whatever is given at
+`a.positions` only (a.logits is cut to those rows and renamed a.logits_at). Of checkpoints with sparse attention the index
+scores and the draft head's logits are left out. Needs only the Python standard library.
 """
 import json
 import struct
@@ -35,11 +36,14 @@ def write(path, tensors):
 
 def main():
     full = read(sys.argv[1])
-    kept = {k: v for k, v in full.items() if k.startswith("b.")}
+    sparse = any("qsa_blocks" in k for k in full)
+    dropped = ("qsa_scores", "mtp_logits", "router_weights", ".final") if sparse else ()
+    kept = {k: v for k, v in full.items() if k.startswith("b.") and not any(d in k for d in dropped)}
     for name in ("ids", "positions", "hidden", "final", "mtp_hidden", "draft_ids", "draft_logits", "router_ids",
-                 "router_gap", "mtp_router_ids"):
-        if f"a.{name}" in full:
+                 "router_gap", "mtp_router_ids", "ple_rows", "mtp_qsa_blocks", "mtp_qsa_gap"):
+        if f"a.{name}" in full and not any(d in f"a.{name}" for d in dropped):
             kept[f"a.{name}"] = full[f"a.{name}"]
+    kept.update({k: v for k, v in full.items() if k.startswith(("a.qsa_blocks", "a.qsa_gap"))})
     dtype, (_, vocabulary), logits = full["a.logits"]
     positions = struct.unpack(f"<{full['a.positions'][1][0]}i", full["a.positions"][2])
     row = 4 * vocabulary

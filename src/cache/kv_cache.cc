@@ -67,6 +67,10 @@ KvLayerView KvCache::layer(int index) const {
   view.value_scales = view.key_scales + g.scales_bytes();
   view.kv_heads = g.kv_heads;
   view.head_dim = g.head_dim;
+  view.index_codes = view.value_scales + g.scales_bytes();
+  view.index_scales = view.index_codes + g.index_codes_bytes();
+  view.index_pooled = view.index_scales + g.index_scales_bytes();
+  view.index_dim = g.index_dim;
   return view;
 }
 

@@ -16,6 +16,16 @@ std::size_t KvGeometry::scales_bytes() const {
   return static_cast<std::size_t>(kv_heads) * kPositions * sizeof(float);
 }
 
+std::size_t KvGeometry::index_codes_bytes() const {
+  return kPositions * static_cast<std::size_t>(index_dim) * sizeof(std::int16_t);
+}
+
+std::size_t KvGeometry::index_scales_bytes() const { return index_dim > 0 ? kPositions * sizeof(float) : 0; }
+
+std::size_t KvGeometry::index_pooled_bytes() const {
+  return static_cast<std::size_t>(kIndexPageBlocks) * static_cast<std::size_t>(index_dim) * sizeof(float);
+}
+
 std::shared_ptr<KvPagePool> KvPagePool::create(Ops& ops, const KvGeometry& geometry) {
   return std::shared_ptr<KvPagePool>(new KvPagePool(ops, geometry));
 }

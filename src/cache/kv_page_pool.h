@@ -16,10 +16,17 @@ struct KvGeometry {
   int layers = 0;
   int kv_heads = 0;
   int head_dim = 0;
+  int index_dim = 0;  // of index keys; 0: none
 
   std::size_t codes_bytes() const;   // one layer's keys (or values) in a page
   std::size_t scales_bytes() const;  // one layer's key (or value) scales in a page
-  std::size_t layer_bytes() const { return 2 * (codes_bytes() + scales_bytes()); }
+  std::size_t index_codes_bytes() const;
+  std::size_t index_scales_bytes() const;
+  std::size_t index_pooled_bytes() const;
+  std::size_t layer_bytes() const {
+    return 2 * (codes_bytes() + scales_bytes()) + index_codes_bytes() + index_scales_bytes() +
+           index_pooled_bytes();
+  }
   std::size_t page_bytes() const { return layer_bytes() * static_cast<std::size_t>(layers); }
   bool operator==(const KvGeometry&) const = default;
 };

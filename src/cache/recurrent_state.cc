@@ -14,11 +14,18 @@ std::size_t window_floats(const DeltaShape& s) {
   return static_cast<std::size_t>(s.conv_taps - 1) * static_cast<std::size_t>(s.conv_channels());
 }
 
+std::size_t delta_layer_floats(const StateGeometry& g) {
+  return static_cast<std::size_t>(g.delta_layers) * (delta_floats(g.delta) + window_floats(g.delta));
+}
+
+std::size_t ngram_floats(const StateGeometry& g) {
+  return static_cast<std::size_t>(g.ngram_past) * static_cast<std::size_t>(g.ngram_cols);
+}
+
 }  // namespace
 
 std::size_t RecurrentState::size_bytes(const StateGeometry& g) {
-  return static_cast<std::size_t>(g.delta_layers) * (delta_floats(g.delta) + window_floats(g.delta)) *
-         sizeof(float);
+  return (delta_layer_floats(g) + ngram_floats(g)) * sizeof(float);
 }
 
 RecurrentState::RecurrentState(Ops& ops, const StateGeometry& geometry)
@@ -37,6 +44,12 @@ TensorView RecurrentState::window(int layer) const {
   float* base = buffer_.as<float>() + static_cast<std::size_t>(geometry_.delta_layers) * delta_floats(s) +
                 static_cast<std::size_t>(layer) * window_floats(s);
   return make_view(base, DType::kF32, s.conv_taps - 1, s.conv_channels());
+}
+
+TensorView RecurrentState::ngram_window() const {
+  MERERUN_CHECK(geometry_.ngram_past > 0, "the state has an n-gram layer");
+  return make_view(buffer_.as<float>() + delta_layer_floats(geometry_), DType::kF32, geometry_.ngram_past,
+                   geometry_.ngram_cols);
 }
 
 void RecurrentState::copy_from(const RecurrentState& other) {

@@ -7,7 +7,8 @@
 
 namespace mererun {
 
-/// Delta state and conv window of every Gated DeltaNet layer, at one position, in one allocation.
+/// Delta state and conv window of every Gated DeltaNet layer, and the window of the n-gram layer where there
+/// is one, at one position, in one allocation.
 ///
 /// Thread-safety: one thread at a time.
 class RecurrentState {
@@ -20,6 +21,8 @@ class RecurrentState {
 
   TensorView delta(int layer) const;   // [Nv * Dk, Dv] f32
   TensorView window(int layer) const;  // [K - 1, C] f32, oldest row first
+
+  TensorView ngram_window() const;  // [ngram_past, ngram_cols] f32, oldest row first
 
   void copy_from(const RecurrentState& other);
   void clear();

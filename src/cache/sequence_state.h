@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "cache/draft_history.h"
 #include "cache/kv_cache.h"
@@ -10,6 +11,10 @@
 #include "cache/state_geometry.h"
 
 namespace mererun {
+
+/// Pages of the trunk's layers, and of the draft head's one layer.
+KvGeometry trunk_kv_geometry(const StateGeometry& geometry);
+KvGeometry head_kv_geometry(const StateGeometry& geometry);
 
 /// The page pools of one loaded model: trunk and draft head.
 struct StatePools {
@@ -19,8 +24,8 @@ struct StatePools {
   static StatePools create(Ops& ops, const StateGeometry& geometry);
 };
 
-/// All caches of one sequence at one position: target KV, delta states and conv windows, draft history, and
-/// the hidden row of the last committed position.
+/// All caches of one sequence at one position: target KV, delta states and conv windows, draft history, the
+/// hidden row of the last committed position, and the last token ids where n-grams need them.
 ///
 /// Thread-safety: one thread at a time.
 class SequenceState {
@@ -30,11 +35,12 @@ class SequenceState {
   SequenceState(SequenceState&&) noexcept = default;
   SequenceState& operator=(SequenceState&&) noexcept = default;
 
-  /// From stored parts: the bytes of a recurrent state and of the last hidden row, on the host. Without a
-  /// history, one that starts at the next transition where the geometry has a head.
+  /// From stored parts: the bytes of a recurrent state and of the last hidden row, on the host, and the ids
+  /// of all positions. Without a history, one that starts at the next transition where the geometry has a
+  /// head.
   static SequenceState assemble(Ops& ops, const StateGeometry& geometry, const StatePools& pools, KvCache kv,
-                                std::span<const std::byte> recurrent, std::span<const std::byte> last_hidden,
-                                std::optional<DraftHistory> history);
+                                std::span<const TokenId> ids, std::span<const std::byte> recurrent,
+                                std::span<const std::byte> last_hidden, std::optional<DraftHistory> history);
 
   /// A mutable copy to diverge on: pages are shared, recurrent states copied.
   SequenceState fork() const;
@@ -51,6 +57,11 @@ class SequenceState {
   const RecurrentState& recurrent() const { return recurrent_; }
   std::optional<DraftHistory>& history() { return history_; }
   const std::optional<DraftHistory>& history() const { return history_; }
+
+  /// The last `context_tokens` ids, oldest first; ids before the first token are `context_fill`.
+  const std::vector<TokenId>& context() const { return context_; }
+  /// Appends committed ids to the context.
+  void push_context(std::span<const TokenId> ids);
 
   /// [1, H] f32: input of the drafter for position length() - 1; meaningless at length 0.
   TensorView last_hidden() const;
@@ -70,6 +81,7 @@ class SequenceState {
   RecurrentState recurrent_;
   std::optional<DraftHistory> history_;
   Buffer last_hidden_;
+  std::vector<TokenId> context_;
   bool valid_ = true;
 };
 

@@ -42,6 +42,7 @@ bool Snapshot::has_whole_history() const {
 std::size_t Snapshot::exclusive_bytes() const {
   std::size_t bytes = state_.recurrent().bytes().size_bytes();
   bytes += static_cast<std::size_t>(state_.geometry().hidden) * sizeof(float);
+  bytes += state_.context().size() * sizeof(TokenId);
   bytes += ids_.size() * sizeof(TokenId) + logits_.size() * sizeof(float);
   bytes += state_.kv().table_bytes();
   if (const auto& history = state_.history()) {

@@ -37,6 +37,24 @@ struct Meta {
   std::int32_t evaluated = 0;
 };
 
+/// The index keys of one layer: raw rows, then the pooled keys of complete blocks. Returns the end in
+/// `packed`.
+std::byte* move_index_rows(const KvGeometry& g, int rows, std::byte* index, std::byte* packed,
+                           bool into_page) {
+  const auto move = [&](std::byte* place, std::size_t bytes) {
+    into_page ? std::memcpy(place, packed, bytes) : std::memcpy(packed, place, bytes);
+    packed += bytes;
+  };
+  const auto live = static_cast<std::size_t>(rows);
+  move(index, live * static_cast<std::size_t>(g.index_dim) * sizeof(std::int16_t));
+  move(index + g.index_codes_bytes(), live * sizeof(float));
+  std::byte* pooled = index + g.index_codes_bytes() + g.index_scales_bytes();
+  const std::size_t blocks = live / kIndexBlockPositions * sizeof(float);
+  for (int d = 0; d < g.index_dim; ++d)
+    move(pooled + static_cast<std::size_t>(d) * kIndexPageBlocks * sizeof(float), blocks);
+  return packed;
+}
+
 /// Copies the first `rows` rows of every array of a page, packed, out of it or into it.
 void move_rows(const KvGeometry& g, int rows, std::byte* page, std::byte* packed, bool into_page) {
   const auto move = [&](std::byte* at, std::size_t row_bytes) {
@@ -58,11 +76,16 @@ void move_rows(const KvGeometry& g, int rows, std::byte* page, std::byte* packed
     move(base + g.codes_bytes(), code_row);
     move(base + 2 * g.codes_bytes(), sizeof(float));
     move(base + 2 * g.codes_bytes() + g.scales_bytes(), sizeof(float));
+    if (g.index_dim > 0)
+      packed = move_index_rows(g, rows, base + 2 * (g.codes_bytes() + g.scales_bytes()), packed, into_page);
   }
 }
 
 std::size_t packed_bytes(const KvGeometry& g, int rows) {
-  return g.page_bytes() / kKvPagePositions * static_cast<std::size_t>(rows);
+  const auto live = static_cast<std::size_t>(rows);
+  const std::size_t by_position = g.layer_bytes() - g.index_pooled_bytes();
+  const std::size_t pooled = g.index_pooled_bytes() / kIndexPageBlocks * (live / kIndexBlockPositions);
+  return (by_position / kKvPagePositions * live + pooled) * static_cast<std::size_t>(g.layers);
 }
 
 std::vector<std::byte> download(Ops& ops, const void* data, std::size_t bytes) {
@@ -128,8 +151,8 @@ struct Sections {
 
 bool fits(const SnapshotImage& image, const StateGeometry& g) {
   const int length = static_cast<int>(image.ids.size());
-  const KvGeometry trunk{g.attention_layers, g.kv_heads, g.head_dim};
-  const KvGeometry head{1, g.kv_heads, g.head_dim};
+  const KvGeometry trunk = trunk_kv_geometry(g);
+  const KvGeometry head = head_kv_geometry(g);
   const std::size_t row = static_cast<std::size_t>(g.hidden) * sizeof(float);
   const auto trunk_pages = static_cast<std::size_t>(length / kKvPagePositions);
   const auto head_pages = static_cast<std::size_t>(image.evaluated / kKvPagePositions);
@@ -319,8 +342,8 @@ std::shared_ptr<const Snapshot> restore_image(Ops& ops, const StateGeometry& geo
     history = DraftHistory::restore(ops, std::move(cache), 0, waiting, image.waiting_tokens);
     ops.synchronize();  // `rows` has been copied before it goes
   }
-  SequenceState state = SequenceState::assemble(ops, geometry, pools, std::move(kv), image.recurrent,
-                                                image.last_hidden, std::move(history));
+  SequenceState state = SequenceState::assemble(ops, geometry, pools, std::move(kv), image.ids,
+                                                image.recurrent, image.last_hidden, std::move(history));
   return Snapshot::adopt(std::move(state), std::move(image.ids), std::move(image.logits), image.kind);
 }
 

@@ -17,10 +17,15 @@ LogLayout layout_of(const DeltaShape& s) {
           static_cast<std::size_t>(s.value_width()), static_cast<std::size_t>(s.value_heads)};
 }
 
+/// Floats per row of the n-gram layer's log.
+std::size_t ngram_floats(const StateGeometry& g) {
+  return g.ngram_past > 0 ? static_cast<std::size_t>(g.ngram_cols) : 0;
+}
+
 }  // namespace
 
 std::size_t VerifyLog::size_bytes(const StateGeometry& g, int max_width) {
-  return layout_of(g.delta).row() * static_cast<std::size_t>(g.delta_layers) *
+  return (layout_of(g.delta).row() * static_cast<std::size_t>(g.delta_layers) + ngram_floats(g)) *
          static_cast<std::size_t>(max_width) * sizeof(float);
 }
 
@@ -38,6 +43,14 @@ DeltaLog VerifyLog::layer(int index, int width) const {
   };
   return {view(0, l.inputs), view(l.inputs, l.k), view(l.inputs + l.k, l.u),
           view(l.inputs + l.k + l.u, l.alpha)};
+}
+
+TensorView VerifyLog::ngram_inputs(int width) const {
+  MERERUN_CHECK(geometry_.ngram_past > 0 && width <= max_width_, "an n-gram layer, and width inside the log");
+  const std::size_t before = layout_of(geometry_.delta).row() *
+                             static_cast<std::size_t>(geometry_.delta_layers) *
+                             static_cast<std::size_t>(max_width_);
+  return make_view(buffer_.as<float>() + before, DType::kF32, width, geometry_.ngram_cols);
 }
 
 VerifyTransaction::VerifyTransaction(SequenceState& state, VerifyLog& log, int width)
@@ -65,6 +78,14 @@ void VerifyTransaction::commit(int rows, TensorView hidden) {
                       .alpha = log.alpha.row_range(0, rows),
                       .state = state_.recurrent().delta(l)});
     ops.advance_window({.window = state_.recurrent().window(l), .inputs = log.inputs.row_range(0, rows)});
+  }
+  if (state_.geometry().ngram_past > 0) {
+    ops.advance_window(
+        {.window = state_.recurrent().ngram_window(), .inputs = ngram_inputs().row_range(0, rows)});
+  }
+  if (state_.geometry().context_tokens > 0) {
+    MERERUN_CHECK(static_cast<int>(tokens_.size()) == width_, "the pass noted its tokens");
+    state_.push_context(std::span(tokens_).first(static_cast<std::size_t>(rows)));
   }
   ops.copy(state_.last_hidden().data, hidden.row<float>(rows - 1),
            static_cast<std::size_t>(state_.geometry().hidden) * sizeof(float));

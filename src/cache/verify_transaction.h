@@ -23,6 +23,8 @@ class VerifyLog {
   int max_width() const { return max_width_; }
   /// Views of `width` rows of one delta layer's log.
   DeltaLog layer(int index, int width) const;
+  /// Convolution inputs of the n-gram layer, [width, ngram_cols] f32.
+  TensorView ngram_inputs(int width) const;
 
   static std::size_t size_bytes(const StateGeometry& geometry, int max_width);
 
@@ -36,9 +38,10 @@ class VerifyLog {
 /// rows; a pass in between reads the base state and writes rows past n and the log. commit(k) moves every
 /// cache to n + k; a transaction that ends without commit leaves the state as it was.
 ///
-/// Rollback: KV by length; delta states by replaying the logged (k, u, alpha) of the first k rows, the same
-/// operations on the same bits as serial decoding; conv windows from the logged inputs.
-/// Source: kernel design "replay log"; no state is copied per row.
+/// Rollback: KV and index keys by length (a pooled key past it is dead until its block completes again);
+/// delta states by replaying the logged (k, u, alpha) of the first k rows, the same operations on the same
+/// bits as serial decoding; conv windows from the logged inputs. Source: kernel design "replay log"; no state
+/// is copied per row.
 class VerifyTransaction {
  public:
   /// Errors: kInvalidArgument if width exceeds the log; kOutOfMemory from the reservation.
@@ -49,6 +52,9 @@ class VerifyTransaction {
   SequenceState& state() const { return state_; }
   int width() const { return width_; }
   DeltaLog layer(int index) const { return log_.layer(index, width_); }
+  TensorView ngram_inputs() const { return log_.ngram_inputs(width_); }
+  /// The pass's token ids, one a row, before the commit; needed where n-grams look back.
+  void note_tokens(std::span<const TokenId> ids) { tokens_.assign(ids.begin(), ids.end()); }
 
   /// Makes rows [0, rows) permanent; 0 <= rows <= width. `hidden` [width, H] is the pass's output: row rows -
   /// 1 becomes the state's last hidden row. At most once.
@@ -59,6 +65,7 @@ class VerifyTransaction {
   SequenceState& state_;
   VerifyLog& log_;
   int width_;
+  std::vector<TokenId> tokens_;
   bool committed_ = false;
 };
 

@@ -157,6 +157,7 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
       .geometry = *options.synthetic.geometry,
       .layers = options.synthetic.layers ? std::optional(static_cast<int>(*options.synthetic.layers))
                                          : std::nullopt,
+      .table_bytes = static_cast<std::uint64_t>(options.synthetic.table_mib.value_or(0)) << 20,
       .backend = settings.backend,
       .device = settings.device,
       .threads = settings.threads,

@@ -67,6 +67,8 @@ Subject load_model(const BenchmarkVerificationOptions& options, ProgramContext& 
 
 Subject make_synthetic(const BenchmarkVerificationOptions& options, ProgramContext& context) {
   Subject subject;
+  subject.certified_width =
+      make_synthetic_geometry(*options.synthetic.geometry, std::nullopt).certified_width;
   check_widths(options, subject.certified_width);
   if (options.tokens > kContextSize - kSyntheticPromptTokens) {
     fail_expected(
@@ -75,11 +77,13 @@ Subject make_synthetic(const BenchmarkVerificationOptions& options, ProgramConte
         fmt::format("{}", options.tokens));
   }
   const EngineOptions settings = engine_options(options, context);
-  SyntheticOptions synthetic{.geometry = *options.synthetic.geometry,
-                             .layers = std::nullopt,
-                             .backend = settings.backend,
-                             .device = settings.device,
-                             .threads = settings.threads};
+  SyntheticOptions synthetic{
+      .geometry = *options.synthetic.geometry,
+      .layers = std::nullopt,
+      .table_bytes = static_cast<std::uint64_t>(options.synthetic.table_mib.value_or(0)) << 20,
+      .backend = settings.backend,
+      .device = settings.device,
+      .threads = settings.threads};
   if (options.synthetic.layers) synthetic.layers = static_cast<int>(*options.synthetic.layers);
   subject.synthetic = std::make_unique<SyntheticModel>(synthetic);
   subject.id = subject.synthetic->id();

@@ -40,6 +40,17 @@ void add_geometry(const Inspection& inspection, TextTable& table) {
                                 c.experts, number(c.moe_intermediate), number(c.shared_intermediate))});
   else
     table.add({"feed-forward", fmt::format("width {}", number(c.intermediate))});
+  if (c.flash) {
+    table.add({"streams", fmt::format("{}, read and written through rank {}", c.flash->streams,
+                                      number(c.flash->stream_lowrank))});
+    table.add(
+        {"sparse attention", fmt::format("{} positions in blocks of {}, chosen by {} heads of {}",
+                                         number(c.flash->indexer_budget), c.flash->indexer_compress_ratio,
+                                         c.flash->indexer_heads, c.flash->indexer_head_dim)});
+    if (c.flash->has_ngrams())
+      table.add({"n-grams", fmt::format("{} rows of {} a token, in layer {}", c.flash->ngram_heads(),
+                                        c.flash->ngram_width(), c.flash->ngram_layers.front())});
+  }
   table.add({"context",
              fmt::format("{} by default, {} at most", number(inspection.context), number(c.max_positions))});
 }

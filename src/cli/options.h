@@ -53,7 +53,8 @@ struct CommonOptions {
 /// A model of random weights in place of a checkpoint.
 struct SyntheticFlags {
   std::optional<std::string> geometry;
-  std::optional<std::int64_t> layers;  // absent: the geometry's own number
+  std::optional<std::int64_t> layers;     // absent: the geometry's own number
+  std::optional<std::int64_t> table_mib;  // absent: 64
 };
 
 /// How a token is chosen; absent values come from the model's generation_config.json.

@@ -34,6 +34,8 @@ void refuse_drafting_switches(const char* command, const DraftingFlags& flags, c
 void check_synthetic(const SyntheticFlags& synthetic, const ModelFlags& model, bool has_prompt) {
   if (synthetic.layers && !synthetic.geometry)
     fail_expected(ErrorCode::kInvalidArgument, "--synthetic-layers", "--synthetic beside it", "none");
+  if (synthetic.table_mib && !synthetic.geometry)
+    fail_expected(ErrorCode::kInvalidArgument, "--synthetic-table-mib", "--synthetic beside it", "none");
   if (!synthetic.geometry) return;
   if (model.model || model.model_root || model.mtp_root) {
     fail_expected(ErrorCode::kInvalidArgument, "--synthetic",
@@ -115,15 +117,21 @@ void declare_synthetic(OptionTable& table, SyntheticFlags& flags) {
   table.group("Synthetic model (random weights: what a machine will do, before anything is fetched)");
   table.choice({.names = "--synthetic",
                 .value = "GEOMETRY",
-                .help = "random weights in the shapes of q38-27b, ornith-35b, flash-next, small-dense or "
-                        "small-moe, in place of a model; prompts are random ids, 16 a line",
+                .help = "random weights in the shapes of q38-27b, ornith-35b, flash-next, small-dense, "
+                        "small-moe or small-flash, in place of a model; prompts are random ids, 16 a line",
                 .default_text = {}},
-               {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe"}, flags.geometry);
+               {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe", "small-flash"},
+               flags.geometry);
   table.integer({.names = "--synthetic-layers",
                  .value = "N",
                  .help = "shorten the stack to N layers, at least 4; the shapes stay",
                  .default_text = "the geometry's own number"},
                 {.low = 4}, flags.layers);
+  table.integer({.names = "--synthetic-table-mib",
+                 .value = "N",
+                 .help = "size of the n-gram table of flash-next and small-flash, a temporary file",
+                 .default_text = "64"},
+                {.low = 1, .high = 65536}, flags.table_mib);
 }
 
 void declare(OptionTable& table, BenchmarkMtpOptions& options) {

@@ -22,6 +22,12 @@ Json config_json(const ModelConfig& c) {
     out["experts"] = c.experts;
     out["expertsPerToken"] = c.experts_per_token;
   }
+  if (c.flash) {
+    out["streams"] = c.flash->streams;
+    out["attentionBudget"] = c.flash->indexer_budget;
+    out["indexHeads"] = c.flash->indexer_heads;
+    out["ngramHeads"] = c.flash->has_ngrams() ? c.flash->ngram_heads() : 0;
+  }
   return out;
 }
 

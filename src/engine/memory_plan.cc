@@ -59,11 +59,11 @@ MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLi
       Activations::size_bytes(c, limits.prefill_chunk, limits.logit_rows) +
       VerifyLog::size_bytes(geometry, limits.verify_width) +
       round_up(positions, kRopePositions) * static_cast<std::size_t>(c.rope.rotary_dims) * sizeof(float);
-  need.state = RecurrentState::size_bytes(geometry) + static_cast<std::size_t>(c.hidden) * sizeof(float);
+  need.state =
+      RecurrentState::size_bytes(geometry) + static_cast<std::size_t>(geometry.hidden) * sizeof(float);
   const std::size_t pages = round_up(positions, kKvPagePositions) / kKvPagePositions;
-  const KvGeometry trunk{geometry.attention_layers, geometry.kv_heads, geometry.head_dim};
-  const KvGeometry head{geometry.draft_head ? 1 : 0, geometry.kv_heads, geometry.head_dim};
-  need.kv = pages * (trunk.page_bytes() + head.page_bytes());
+  const std::size_t head_page = geometry.draft_head ? head_kv_geometry(geometry).page_bytes() : 0;
+  need.kv = pages * (trunk_kv_geometry(geometry).page_bytes() + head_page);
   return need;
 }
 

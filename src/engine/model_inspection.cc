@@ -283,7 +283,7 @@ class Inspector {
   void scan_values() {
     std::vector<const TensorEntry*> used;
     std::copy_if(tensors_.begin(), tensors_.end(), std::back_inserter(used),
-                 [](const TensorEntry* tensor) { return !tensor->is_vision; });
+                 [](const TensorEntry* tensor) { return !tensor->is_vision && !is_ngram_table(*tensor); });
     const std::vector<std::string> found =
         find_non_finite(used, [&](std::uint64_t done, std::uint64_t total) {
           out_.is_stopped = progress_ && !progress_("verify", done, total);

@@ -36,7 +36,8 @@ void check(const std::atomic<bool>& cancelled) {
 }  // namespace
 
 SyntheticModel::SyntheticModel(const SyntheticOptions& options, const LoadProgress& progress)
-    : geometry_(make_synthetic_geometry(options.geometry, options.layers)), seed_(options.seed) {
+    : geometry_(make_synthetic_geometry(options.geometry, options.layers, options.table_bytes)),
+      seed_(options.seed) {
   const Stopwatch watch;
   SyntheticWeights weights = make_synthetic_weights(geometry_.config, seed_);
   memory_ = std::move(weights.memory);
@@ -48,8 +49,10 @@ SyntheticModel::SyntheticModel(const SyntheticOptions& options, const LoadProgre
 }
 
 std::string SyntheticModel::fingerprint() const {
-  return sha256_hex(fmt::format("synthetic {} layers {} seed {} contract {}", geometry_.name,
-                                geometry_.config.layers, seed_, kNumericContractVersion));
+  const auto& flash = geometry_.config.flash;
+  const std::string table = flash ? fmt::format(" table base {}", flash->ngram_vocab_base) : std::string();
+  return sha256_hex(fmt::format("synthetic {} layers {} seed {} contract {}{}", geometry_.name,
+                                geometry_.config.layers, seed_, kNumericContractVersion, table));
 }
 
 std::vector<TokenId> SyntheticModel::random_ids(int n, std::uint64_t stream) const {
@@ -72,7 +75,7 @@ Admission SyntheticMtpGenerator::admit_variant(MtpVariant variant, int prompt_to
   const AdmissionTraits traits{.default_on = true,
                                .is_qualified = false,
                                .uses_moe = g.config.is_moe(),
-                               .is_flash_next = false,
+                               .is_flash_next = g.config.family == Family::kFlashNext,
                                .min_prompt_tokens = 0,
                                .default_width = g.width,
                                .width_cap = g.width_cap};
@@ -167,7 +170,8 @@ MtpMeasurement SyntheticMtpGenerator::generate(MtpVariant variant, const MtpScen
   AccelerationReport& report = measured.acceleration;
   report.admission = admit_variant(variant, measured.prompt_tokens);
   report.route = report.admission.drafts ? Route::kMtpSpeculative : Route::kFinalTargetPipelined;
-  report.draft_model = "qwen-mtp";
+  report.draft_model =
+      synthetic_.geometry().config.family == Family::kFlashNext ? "qwen4-exp-mtp" : "qwen-mtp";
   measured.expects_drafts = report.admission.drafts;
   Drafting drafting;
   if (report.admission.drafts) {

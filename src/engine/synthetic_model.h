@@ -15,7 +15,8 @@ namespace mererun {
 
 struct SyntheticOptions {
   std::string geometry;
-  std::optional<int> layers;  // absent: the model's own number
+  std::optional<int> layers;      // absent: the model's own number
+  std::uint64_t table_bytes = 0;  // of a Flash-Next geometry's table; 0: 64 MiB
   Backend backend = Backend::kAuto;
   int device = 0;
   int threads = 0;

@@ -8,16 +8,22 @@ namespace mererun {
 
 /// Positions per KV page. Attention tiles (64) and segments (1024) are absolute and do not depend on it.
 inline constexpr int kKvPagePositions = 256;
+/// Positions that share one pooled index key (sparse attention only), and such blocks per page.
+inline constexpr int kIndexBlockPositions = 4;
+inline constexpr int kIndexPageBlocks = kKvPagePositions / kIndexBlockPositions;
 
 /// One layer's keys and values, spread over pages. Position p lives in page p / 256, slot p % 256.
 /// Inside a page, at the given byte offsets: codes [kv_heads][256][head_dim] i16, scales [kv_heads][256] f32;
-/// a value is float(code) * scale.
+/// a value is float(code) * scale. Layers with an indexer also hold, per page, index keys: codes
+/// [256][index_dim] i16, scales [256] f32, and pooled keys, channel-major: [index_dim][64] f32.
 struct KvLayerView {
   std::byte* const* pages = nullptr;  // page base addresses, in memory the backend reads
   int page_count = 0;
   std::size_t key_codes = 0, key_scales = 0, value_codes = 0, value_scales = 0;  // byte offsets
   int kv_heads = 0;
   int head_dim = 0;
+  std::size_t index_codes = 0, index_scales = 0, index_pooled = 0;  // byte offsets
+  int index_dim = 0;                                                // 0: no indexer
 };
 
 /// Cosines and sines by position, built once on the host (model/rope_table).

@@ -316,6 +316,14 @@ MERERUN_HD float delta_decay(float a_log, float a, float dt_bias) {
   return exp_f32(-exp_f32(a_log) * softplus_f32(a + dt_bias));
 }
 
+/// sign(x) * sqrt(max(|x|, 1e-6)), sign(0) = 0: how the n-gram embedding compresses a similarity. NaN stays.
+MERERUN_HD float signed_root(float x) {
+  const float magnitude = abs_f32(x);
+  const float root = sqrt_f32(magnitude < 1e-6f ? 1e-6f : magnitude);
+  const float negated = x < 0.0f ? -root : root;
+  return x == 0.0f ? 0.0f : negated;
+}
+
 /// n^-1/2 rounded to f32: the factor of the delta rule's queries (n = Dk).
 MERERUN_HD float inverse_root(int n) { return static_cast<float>(1.0 / sqrt(static_cast<double>(n))); }
 

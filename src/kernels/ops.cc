@@ -1,10 +1,22 @@
 #include "kernels/ops.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/validate.h"
 
 namespace mererun {
+
+namespace {
+
+[[noreturn]] void refuse(const Ops& ops, std::string_view op) {
+  fail_expected(ErrorCode::kUnsupported, op, "a backend that serves Flash-Next",
+                fmt::format("{}, on which it is not available", ops.name()));
+}
+
+}  // namespace
 
 void Ops::selected_rows(const SelectedRowsParams& p) {
   validate(p);
@@ -15,5 +27,15 @@ void Ops::selected_rows(const SelectedRowsParams& p) {
   for (std::size_t j = 0; j < rows.size(); ++j)
     copy(p.out.row<float>(0) + j, p.scratch.row<float>(0) + rows[j], sizeof(float));
 }
+
+void Ops::grouped_rms_norm(const GroupedRmsNormParams&) { refuse(*this, "grouped_rms_norm"); }
+void Ops::stream_silu(const StreamSiluParams&) { refuse(*this, "stream_silu"); }
+void Ops::mix_streams(const MixStreamsParams&) { refuse(*this, "mix_streams"); }
+void Ops::add_to_streams(const AddToStreamsParams&) { refuse(*this, "add_to_streams"); }
+void Ops::ngram_gate(const NgramGateParams&) { refuse(*this, "ngram_gate"); }
+void Ops::ngram_conv(const NgramConvParams&) { refuse(*this, "ngram_conv"); }
+void Ops::index_prepare(const IndexPrepareParams&) { refuse(*this, "index_prepare"); }
+void Ops::select_blocks(const SelectBlocksParams&) { refuse(*this, "select_blocks"); }
+void Ops::attend_blocks(const AttendBlocksParams&) { refuse(*this, "attend_blocks"); }
 
 }  // namespace mererun

@@ -10,7 +10,10 @@
 #include "kernels/delta.h"
 #include "kernels/experts.h"
 #include "kernels/linear.h"
+#include "kernels/ngram.h"
 #include "kernels/norm.h"
+#include "kernels/sparse_attention.h"
+#include "kernels/streams.h"
 
 namespace mererun {
 
@@ -72,6 +75,17 @@ class Ops {
   virtual void route_experts(const RouteExpertsParams& p) = 0;
   virtual void expert_mlp(const ExpertMlpParams& p) = 0;
   virtual void argmax_rows(const ArgmaxRowsParams& p) = 0;
+
+  // Flash-Next only. The base class refuses them: kUnsupported, naming op and backend.
+  virtual void grouped_rms_norm(const GroupedRmsNormParams& p);
+  virtual void stream_silu(const StreamSiluParams& p);
+  virtual void mix_streams(const MixStreamsParams& p);
+  virtual void add_to_streams(const AddToStreamsParams& p);
+  virtual void ngram_gate(const NgramGateParams& p);
+  virtual void ngram_conv(const NgramConvParams& p);
+  virtual void index_prepare(const IndexPrepareParams& p);
+  virtual void select_blocks(const SelectBlocksParams& p);
+  virtual void attend_blocks(const AttendBlocksParams& p);
 };
 
 /// Plain loops in the order of the contract: the definition every other backend must reproduce bit for bit.

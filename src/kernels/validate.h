@@ -25,6 +25,15 @@ void validate(const DeltaReplayParams& p);
 void validate(const AdvanceWindowParams& p);
 void validate(const RouteExpertsParams& p);
 void validate(const ExpertMlpParams& p);
+void validate(const GroupedRmsNormParams& p);
+void validate(const StreamSiluParams& p);
+void validate(const MixStreamsParams& p);
+void validate(const AddToStreamsParams& p);
+void validate(const NgramGateParams& p);
+void validate(const NgramConvParams& p);
+void validate(const IndexPrepareParams& p);
+void validate(const SelectBlocksParams& p);
+void validate(const AttendBlocksParams& p);
 
 /// Values that index memory, for views the host can read: ids in range, expert ids ascending, positions
 /// consecutive and inside the pages and the rope table, pages present.
@@ -33,6 +42,9 @@ void validate_contents(const AttentionPrepareParams& p);
 void validate_contents(const AttendParams& p);
 void validate_contents(const RouteExpertsParams& p);
 void validate_contents(const ExpertMlpParams& p);
+void validate_contents(const IndexPrepareParams& p);
+void validate_contents(const SelectBlocksParams& p);
+void validate_contents(const AttendBlocksParams& p);
 
 /// A weight as a backend may be given it. Errors: kInvalidArgument for missing arrays or sizes below 1;
 /// kUnsupported for bits, group or dtype outside LinearSource's list; both name source.name.

@@ -50,6 +50,12 @@ Activations::Attention lay_attention(Layout at, const ModelConfig& c, int rows, 
   a.v = at.take(rows, c.kv_dim());
   a.q = at.take(rows, c.attention_dim());
   a.out = at.take(rows, c.attention_dim());
+  if (c.flash) {
+    const int heads = c.flash->indexer_heads;
+    a.index = at.take(rows, (heads + 1) * c.flash->indexer_head_dim);
+    a.index_q = at.take(rows, heads * c.flash->indexer_head_dim);
+    a.blocks = at.take(rows, c.flash->budget_blocks(), DType::kI32);
+  }
   if (end != nullptr) *end = at.offset();
   return a;
 }
@@ -71,8 +77,47 @@ Activations::FeedForward lay_feed_forward(Layout at, const ModelConfig& c, int r
   return f;
 }
 
+Activations::Streams lay_streams(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+  Activations::Streams s;
+  s.normed = at.take(rows, c.residual_dim());
+  s.low = at.take(rows, c.flash->stream_lowrank);
+  s.gate = at.take(rows, c.residual_dim());
+  if (end != nullptr) *end = at.offset();
+  return s;
+}
+
+Activations::Ngram lay_ngram(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+  Activations::Ngram n;
+  n.embedding = at.take(rows, c.flash->ngram_embed_dim);
+  n.key = at.take(rows, c.residual_dim());
+  n.value = at.take(rows, c.hidden);
+  n.query = at.take(rows, c.residual_dim());
+  n.gated = at.take(rows, c.residual_dim());
+  if (end != nullptr) *end = at.offset();
+  return n;
+}
+
+Activations::HeadJoin lay_head_join(Layout at, const ModelConfig& c, int rows, std::size_t* end = nullptr) {
+  Activations::HeadJoin j;
+  j.normed = at.take(rows, c.residual_dim());
+  j.embedding = at.take(rows, c.hidden);
+  j.joined = at.take(rows, c.hidden);
+  if (end != nullptr) *end = at.offset();
+  return j;
+}
+
+/// End of the regions that only a model with streams has.
+std::size_t lay_flash(const Layout& shared, const ModelConfig& c) {
+  if (!c.flash) return 0;
+  std::size_t streams = 0, ngram = 0, head = 0;
+  lay_streams(shared, c, 0, &streams);
+  lay_ngram(shared, c, 0, &ngram);
+  lay_head_join(shared, c, 0, &head);
+  return std::max({streams, c.flash->has_ngrams() ? ngram : 0, head});
+}
+
 struct Fixed {
-  TensorView ids, positions, residual, normed, hidden;
+  TensorView ids, positions, residual, normed, hidden, inject;
   std::size_t end;
 };
 
@@ -80,9 +125,10 @@ Fixed lay_fixed(Layout at, const ModelConfig& c, int rows) {
   Fixed f;
   f.ids = make_view(at.take(rows, 1).data, DType::kI32, 1, rows);
   f.positions = make_view(at.take(rows, 1).data, DType::kI32, 1, rows);
-  f.residual = at.take(rows, c.hidden);
+  f.residual = at.take(rows, c.residual_dim());
   f.normed = at.take(rows, c.hidden);
-  f.hidden = at.take(rows, c.hidden);
+  f.hidden = at.take(rows, c.hidden);  // with streams: the output of a sub-block
+  if (c.flash) f.inject = at.take(rows, c.flash->streams);
   f.end = at.offset();
   return f;
 }
@@ -102,7 +148,7 @@ Regions lay_regions(const ModelConfig& c, int max_rows, int max_logit_rows) {
   lay_feed_forward(shared, c, 0, &feed_forward);
   Layout pair_end = shared;
   pair_end.take(0, 2 * c.hidden);
-  r.logits = std::max({delta, attention, feed_forward, pair_end.offset()});
+  r.logits = std::max({delta, attention, feed_forward, pair_end.offset(), lay_flash(shared, c)});
   Layout logits(nullptr, max_logit_rows, r.logits);
   logits.take(0, c.vocabulary);
   r.end = logits.offset();
@@ -137,6 +183,20 @@ TensorView Activations::normed(int rows) const {
 }
 TensorView Activations::hidden(int rows) const {
   return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).hidden;
+}
+TensorView Activations::block_out(int rows) const { return config_.flash ? hidden(rows) : residual(rows); }
+TensorView Activations::block_base(int rows) const { return config_.flash ? TensorView{} : residual(rows); }
+TensorView Activations::inject(int rows) const {
+  return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).inject;
+}
+Activations::Streams Activations::streams(int rows) const {
+  return lay_streams(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
+}
+Activations::Ngram Activations::ngram(int rows) const {
+  return lay_ngram(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
+}
+Activations::HeadJoin Activations::head_join(int rows) const {
+  return lay_head_join(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
 }
 TensorView Activations::pair(int rows) const {
   return Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_).take(rows, 2 * config_.hidden);

@@ -5,45 +5,53 @@
 
 namespace mererun {
 
+float attention_scale(const ModelConfig& config) {
+  constexpr double kLog2E = 1.4426950408889634;
+  return static_cast<float>(kLog2E / std::sqrt(static_cast<double>(config.head_dim)));
+}
+
+void prepare_attention(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& s) {
+  const Activations::Attention a = pass.activations.attention(pass.rows);
+  const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
+  pass.ops.attention_prepare(
+      {.q_gate = rows(a.q_gate),
+       .k = rows(a.k),
+       .v = rows(a.v),
+       .q_norm = weights.q_norm.view,
+       .k_norm = weights.k_norm.view,
+       .positions = pass.activations.positions(pass.rows).col_range(s.first_row, s.rows),
+       .rope = pass.rope,
+       .eps = static_cast<float>(pass.config.rms_eps),
+       .heads = pass.config.heads,
+       .q = rows(a.q),
+       .cache = s.cache});
+}
+
+void attend_dense(const PassContext& pass, const AttentionSegment& s) {
+  const Activations::Attention a = pass.activations.attention(pass.rows);
+  const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
+  pass.ops.attend({.q = rows(a.q),
+                   .q_gate = rows(a.q_gate),
+                   .positions = pass.activations.positions(pass.rows).col_range(s.first_row, s.rows),
+                   .cache = s.cache,
+                   .heads = pass.config.heads,
+                   .scale_log2e = attention_scale(pass.config),
+                   .out = rows(a.out)});
+}
+
 void run_attention(const PassContext& pass, const AttentionWeights& weights,
                    std::span<const AttentionSegment> segments) {
-  const ModelConfig& config = pass.config;
   const Activations::Attention a = pass.activations.attention(pass.rows);
-  const TensorView normed = pass.activations.normed(pass.rows);
-  const TensorView positions = pass.activations.positions(pass.rows);
-  const TensorView residual = pass.activations.residual(pass.rows);
-
   const std::array<LinearParams::Target, 3> in{{{weights.q_proj.get(), a.q_gate, {}},
                                                 {weights.k_proj.get(), a.k, {}},
                                                 {weights.v_proj.get(), a.v, {}}}};
-  pass.ops.linear({.x = normed, .targets = in});
-
-  constexpr double kLog2E = 1.4426950408889634;
-  const auto scale_log2e = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(config.head_dim)));
+  pass.ops.linear({.x = pass.activations.normed(pass.rows), .targets = in});
   for (const AttentionSegment& s : segments) {
-    const TensorView rows_positions = positions.col_range(s.first_row, s.rows);
-    const TensorView q_gate = a.q_gate.row_range(s.first_row, s.rows);
-    const TensorView q = a.q.row_range(s.first_row, s.rows);
-    pass.ops.attention_prepare({.q_gate = q_gate,
-                                .k = a.k.row_range(s.first_row, s.rows),
-                                .v = a.v.row_range(s.first_row, s.rows),
-                                .q_norm = weights.q_norm.view,
-                                .k_norm = weights.k_norm.view,
-                                .positions = rows_positions,
-                                .rope = pass.rope,
-                                .eps = static_cast<float>(config.rms_eps),
-                                .heads = config.heads,
-                                .q = q,
-                                .cache = s.cache});
-    pass.ops.attend({.q = q,
-                     .q_gate = q_gate,
-                     .positions = rows_positions,
-                     .cache = s.cache,
-                     .heads = config.heads,
-                     .scale_log2e = scale_log2e,
-                     .out = a.out.row_range(s.first_row, s.rows)});
+    prepare_attention(pass, weights, s);
+    attend_dense(pass, s);
   }
-  const std::array<LinearParams::Target, 1> out{{{weights.o_proj.get(), residual, residual}}};
+  const std::array<LinearParams::Target, 1> out{{{weights.o_proj.get(), pass.activations.block_out(pass.rows),
+                                                  pass.activations.block_base(pass.rows)}}};
   pass.ops.linear({.x = a.out, .targets = out});
 }
 

@@ -196,6 +196,22 @@ void read_rope(const Sources& from, ModelConfig& config) {
   if (inner) config.rope.mrope_section = inner->integers("mrope_section", 0, kMaxHeadDim);
 }
 
+/// What the formulas of Flash-Next take for granted, where a config can say otherwise.
+void refuse_flash_variants(const JsonFields& text, const FlashConfig& flash) {
+  const auto require = [&](std::string_view key, int expected, int got) {
+    if (got == expected) return;
+    fail_expected(ErrorCode::kUnsupported, fmt::format("{}: {}", text.where(), key), std::to_string(expected),
+                  std::to_string(got));
+  };
+  require("hc_count", 4, flash.streams);
+  require("indexer_kv_heads", 1, flash.indexer_kv_heads);
+  require("indexer_compress_ratio", 4, flash.indexer_compress_ratio);
+  if (flash.ngram_layers.size() > 1) {
+    fail_expected(ErrorCode::kUnsupported, fmt::format("{}: ple_layer_ids", text.where()),
+                  "at most one layer", fmt::format("{}", flash.ngram_layers.size()));
+  }
+}
+
 void read_flash(const JsonFields& text, ModelConfig& config) {
   FlashConfig flash;
   flash.streams = text.integer("hc_count", 1, 64);
@@ -215,6 +231,20 @@ void read_flash(const JsonFields& text, ModelConfig& config) {
   flash.ngram_vocab_base = text.integer("ngram_vocab_size_base", 1, 1 << 30);
   flash.ngram_vocab_multiple = text.integer_or("make_ngram_vocab_size_divisible_by", 128, 1, 1 << 20);
   flash.ngram_parts = text.integer("split_ngram_parts", 1, 1 << 16);
+  const std::vector<int> cut = text.integers("eos_token_id", 0, config.vocabulary - 1);
+  const std::vector<int> bos = text.integers("bos_token_id", 0, config.vocabulary - 1);
+  if (!cut.empty()) {
+    flash.ngram_cut = cut.front();
+  } else if (!bos.empty()) {
+    flash.ngram_cut = bos.front();
+  }
+  refuse_flash_variants(text, flash);
+  if (flash.ngram_embed_dim % flash.ngram_heads() != 0)
+    text.fail("ple_embed_dim", fmt::format("a multiple of {} (heads of all n-grams)", flash.ngram_heads()));
+  if (flash.indexer_budget % flash.indexer_compress_ratio != 0)
+    text.fail("indexer_budget", "a multiple of indexer_compress_ratio");
+  if (flash.indexer_head_dim < config.rope.rotary_dims)
+    text.fail("indexer_head_dim", fmt::format("at least the rotary dims ({})", config.rope.rotary_dims));
   config.flash = flash;
 }
 

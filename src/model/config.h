@@ -84,6 +84,13 @@ struct FlashConfig {
   int ngram_vocab_multiple = 0;
   int ngram_parts = 0;
   int ngram_seed = 1234;  // not in the file; the class default
+  TokenId ngram_cut = 0;  // end-of-text: cuts the context of the n-grams
+
+  int ngram_heads() const { return (ngram_size - 1) * heads_per_ngram; }   // table rows a token reads
+  int ngram_width() const { return ngram_embed_dim / ngram_heads(); }      // columns of a table row
+  int ngram_past() const { return (ngram_conv_kernel - 1) * ngram_size; }  // rows the convolution looks back
+  int budget_blocks() const { return indexer_budget / indexer_compress_ratio; }
+  bool has_ngrams() const { return !ngram_layers.empty(); }
 };
 
 /// The checked numbers of config.json and generation_config.json. Every dimension is positive and in range,
@@ -130,11 +137,12 @@ struct ModelConfig {
   std::vector<std::string> warnings;  // contradictions that have a safe reading
 
   bool is_moe() const { return experts > 0 && experts_per_token > 0; }
-  int key_dim() const { return linear_key_heads * linear_key_dim; }        // Nk * Dk
-  int value_dim() const { return linear_value_heads * linear_value_dim; }  // Nv * Dv
-  int conv_dim() const { return 2 * key_dim() + value_dim(); }             // C: channels of q, k and v
-  int attention_dim() const { return heads * head_dim; }                   // Hq * Dh
-  int kv_dim() const { return kv_heads * head_dim; }                       // Hkv * Dh
+  int key_dim() const { return linear_key_heads * linear_key_dim; }              // Nk * Dk
+  int value_dim() const { return linear_value_heads * linear_value_dim; }        // Nv * Dv
+  int conv_dim() const { return 2 * key_dim() + value_dim(); }                   // C: channels of q, k and v
+  int attention_dim() const { return heads * head_dim; }                         // Hq * Dh
+  int kv_dim() const { return kv_heads * head_dim; }                             // Hkv * Dh
+  int residual_dim() const { return flash ? flash->streams * hidden : hidden; }  // columns of a residual row
   int count(LayerKind kind) const;
 };
 

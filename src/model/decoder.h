@@ -7,33 +7,25 @@
 #include "cache/verify_transaction.h"
 #include "model/activations.h"
 #include "model/layer.h"
+#include "model/residual_form.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
 
 namespace mererun {
 
-/// Consecutive rows of one sequence in a pass, starting at the sequence's committed length.
-struct PassSegment {
-  SequenceState* state = nullptr;
-  /// Set: a verification, the state stays until the transaction commits. Null: rows are committed as they go.
-  VerifyTransaction* transaction = nullptr;
-  int first_row = 0;
-  int rows = 0;
-};
-
-/// The trunk: embedding, layers, final norm. One definition for prefill, decode and verification, for dense
-/// and MoE, for one sequence or rows of several.
+/// The trunk: embedding, layers, final norm. One definition for prefill, decode and verification, for every
+/// family (their residuals differ: residual_form.h), for one sequence or rows of several.
 ///
 /// Thread-safety: one thread at a time.
 class Decoder {
  public:
   /// All arguments must outlive the decoder.
   Decoder(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
-          RopeTable& rope);
+          RopeTable& rope, ResidualForm& form);
 
   /// Runs one pass over `ids`; segments cover the rows in order. Returns hidden [T, H] f32 (after the final
-  /// norm), valid until the next pass. Direct segments advance their state by their rows and keep the last
-  /// hidden row.
+  /// norm; Flash-Next: the four streams [T, 4H]), valid until the next pass. Direct segments advance their
+  /// state by their rows and keep the last hidden row.
   ///
   /// Errors: kInvalidArgument for an id outside the vocabulary or more rows than the arena holds; kInternal
   /// for a
@@ -51,14 +43,18 @@ class Decoder {
  private:
   void begin(std::span<const TokenId> ids, std::span<const PassSegment> segments);
   void run_layers(const PassContext& pass, std::span<const PassSegment> segments);
-  void finish(std::span<const PassSegment> segments, TensorView hidden);
+  void run_mixer(const PassContext& pass, const LayerWeights& layer, int index,
+                 std::span<const PassSegment> segments);
+  void finish(std::span<const TokenId> ids, std::span<const PassSegment> segments, TensorView hidden);
 
   Ops& ops_;
   const ModelConfig& config_;
   const ModelWeights& weights_;
   const Activations& activations_;
   RopeTable& rope_;
+  ResidualForm& form_;
   const DecoderHooks* hooks_ = nullptr;
+  int attention_index_ = 0, delta_index_ = 0;  // layers of each kind that a pass has run
   // Reused from pass to pass: a step allocates nothing.
   std::vector<AttentionSegment> attention_segments_;
   std::vector<DeltaSegment> delta_segments_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/draft_head_files.h"
+#include "model/flash_loader.h"
 #include "model/layer_binder.h"
 #include "model/norm_convention.h"
 #include "model/weight_tables.h"
@@ -58,30 +59,6 @@ LinearSource bind_shortlist(TensorBinder& binder, const HostWeights& weights, co
   return {};
 }
 
-/// Settles the head's norms: one convention for the group, unless a tensor clearly shows the other.
-void settle_norms(const std::vector<StoredNorm>& norms, const LoadOptions& options, LoadReport& report) {
-  std::vector<NormStatistics> each(norms.size());
-  NormStatistics group;
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    each[i].add(*norms[i].weight);
-    group.add(each[i]);
-  }
-  const NormConvention convention = options.mtp_norm_convention.value_or(measured_convention(group));
-  report.head_norms = convention;
-  const NormConvention other =
-      convention == NormConvention::kFinal ? NormConvention::kZeroCentred : NormConvention::kFinal;
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    const bool own = !options.mtp_norm_convention && contradicts(each[i], convention);
-    apply_convention(own ? other : convention, *norms[i].weight);
-    if (!own) continue;
-    report.warnings.push_back(
-        fmt::format("{}: the head's norms are {}, but this one is {} by its data (mean {:.3f}, {:.1f}% "
-                    "negative); taken as {}",
-                    norms[i].name, name_of(convention), name_of(other), each[i].mean(),
-                    100 * each[i].negative_share(), name_of(other)));
-  }
-}
-
 }  // namespace
 
 FoundHead find_draft_head(const fs::path& folder, const std::shared_ptr<const Checkpoint>& trunk,
@@ -127,14 +104,21 @@ void bind_draft_head(const FoundHead& found, TensorBinder& trunk, const LoadOpti
                       problems);
   LayerBinder layers(binder, weights.config, options.experts, report);
   const std::string prefix = "mtp.";
-  layers.bind_matrices(prefix, draft_head_matrices(weights.config), head);
-  layers.bind_vectors(prefix, draft_head_vectors(weights.config), head);
-  layers.bind_layer(prefix + "layers.0.", LayerKind::kAttention, head.layer);
+  const std::string layer = prefix + "layers.0.";
+  if (weights.config.flash) {
+    bind_flash_head(layers, prefix, options, head);
+    bind_flash_layer(layers, layer, LayerKind::kAttention, false, options, head.layer);
+  } else {
+    layers.bind_matrices(prefix, draft_head_matrices(weights.config), head);
+    layers.bind_vectors(prefix, draft_head_vectors(weights.config), head);
+  }
+  layers.bind_layer(layer, LayerKind::kAttention, head.layer);
   head.draft_lm_head = bind_shortlist(binder, weights, head);
   if (head.draft_lm_head.empty() && found.checkpoint.get() != &trunk.checkpoint()) {
     head.draft_lm_head = bind_shortlist(trunk, weights, head);
   }
-  settle_norms(layers.norms(), options, report);
+  report.head_norms =
+      settle_measured_norms(layers.norms(), options.mtp_norm_convention, "the head's", report);
   for (const std::string_view kind : {std::string_view("mtp."), std::string_view("draft_lm_head.")}) {
     binder.list_left_over({}, kind, report);
   }

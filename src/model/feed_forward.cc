@@ -13,21 +13,26 @@ void run_norm(const PassContext& pass, const DeviceTensor& weight) {
 
 void run_mlp(const PassContext& pass, const MlpWeights& weights) {
   const Activations::FeedForward f = pass.activations.feed_forward(pass.rows);
-  const TensorView residual = pass.activations.residual(pass.rows);
   pass.ops.gated_linear({.x = pass.activations.normed(pass.rows),
                          .gate = weights.gate.get(),
                          .up = weights.up.get(),
                          .gate_scratch = f.gate,
                          .up_scratch = f.up,
                          .out = f.gate});
-  const std::array<LinearParams::Target, 1> out{{{weights.down.get(), residual, residual}}};
+  const std::array<LinearParams::Target, 1> out{
+      {{weights.down.get(), pass.activations.block_out(pass.rows), pass.activations.block_base(pass.rows)}}};
   pass.ops.linear({.x = f.gate, .targets = out});
 }
 
 void run_moe(const PassContext& pass, const MoeWeights& weights, int layer, bool normalise) {
   const Activations::FeedForward f = pass.activations.feed_forward(pass.rows);
   const TensorView normed = pass.activations.normed(pass.rows);
-  const TensorView residual = pass.activations.residual(pass.rows);
+  const TensorView out = pass.activations.block_out(pass.rows);
+  if (pass.activations.block_base(pass.rows).empty()) {
+    // The op adds to what is there.
+    pass.ops.zero(out.data,
+                  static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols) * sizeof(float));
+  }
 
   const std::array<LinearParams::Target, 2> controls{
       {{weights.router.get(), f.router, {}}, {weights.shared_gate.get(), f.shared_gate, {}}}};
@@ -55,12 +60,11 @@ void run_moe(const PassContext& pass, const MoeWeights& weights, int layer, bool
                        .down = weights.expert_down.get(),
                        .shared = f.shared,
                        .shared_gate = f.shared_gate,
-                       .residual = residual,
-                       .out = residual});
+                       .residual = out,
+                       .out = out});
 }
 
 void run_feed_forward(const PassContext& pass, const LayerWeights& layer, int index, bool normalise) {
-  run_norm(pass, layer.post_norm);
   if (const auto* mlp = std::get_if<MlpWeights>(&layer.feed_forward)) {
     run_mlp(pass, *mlp);
   } else {

@@ -9,13 +9,19 @@ DeltaShape delta_shape(const ModelConfig& c) {
 }
 
 StateGeometry state_geometry(const ModelConfig& c, bool draft_head) {
+  const bool has_ngrams = c.flash && c.flash->has_ngrams();
   return {.attention_layers = c.count(LayerKind::kAttention),
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim,
           .delta_layers = c.count(LayerKind::kDeltaNet),
           .delta = delta_shape(c),
-          .hidden = c.hidden,
-          .draft_head = draft_head};
+          .hidden = c.residual_dim(),
+          .draft_head = draft_head,
+          .index_dim = c.flash ? c.flash->indexer_head_dim : 0,
+          .ngram_past = has_ngrams ? c.flash->ngram_past() : 0,
+          .ngram_cols = has_ngrams ? c.residual_dim() : 0,
+          .context_tokens = has_ngrams ? c.flash->ngram_size - 1 : 0,
+          .context_fill = has_ngrams ? c.flash->ngram_cut : 0};
 }
 
 void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
@@ -23,7 +29,6 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
   const ModelConfig& config = pass.config;
   const DeltaShape shape = delta_shape(config);
   const Activations::Delta d = pass.activations.delta(pass.rows);
-  const TensorView residual = pass.activations.residual(pass.rows);
 
   const std::array<LinearParams::Target, 4> in{{{weights.in_proj_qkv.get(), d.qkv, {}},
                                                 {weights.in_proj_z.get(), d.z, {}},
@@ -75,7 +80,9 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
                            .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu
                                                                                   : GateActivation::kSigmoid,
                            .out = d.out});
-  const std::array<LinearParams::Target, 1> out{{{weights.out_proj.get(), residual, residual}}};
+  const std::array<LinearParams::Target, 1> out{
+      {{weights.out_proj.get(), pass.activations.block_out(pass.rows),
+        pass.activations.block_base(pass.rows)}}};
   pass.ops.linear({.x = d.out, .targets = out});
 }
 

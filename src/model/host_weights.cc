@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -9,7 +10,10 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/draft_head_loader.h"
+#include "model/flash_host_weights.h"
+#include "model/flash_loader.h"
 #include "model/layer_binder.h"
+#include "model/table_placement.h"
 #include "model/tensor_binder.h"
 #include "model/weight_tables.h"
 
@@ -40,11 +44,22 @@ class TrunkLoader {
   void bind() {
     ModelConfig& config = weights_.config;
     weights_.embed = binder_.matrix("embed_tokens", config.vocabulary, config.hidden);
-    layers_.bind_norm("norm.weight", config.hidden, weights_.final_norm);
+    if (config.flash) {
+      weights_.final_mixer = std::make_shared<HostHyperConnection>();
+      bind_stream_mixer(layers_, "hyper_connection_mixer.", *weights_.final_mixer);
+      layers_.ignore("hyper_connection_mixer.block_inject_weight");
+    } else {
+      layers_.bind_norm("norm.weight", config.hidden, weights_.final_norm);
+    }
     weights_.layers.resize(static_cast<std::size_t>(config.layers));
     for (int i = 0; i < config.layers; ++i) bind_layer(i);
     bind_output();
-    settle_norms();
+    if (config.flash) {
+      weights_.report.trunk_norms =
+          settle_measured_norms(layers_.norms(), options_.norm_convention, "the trunk's", weights_.report);
+    } else {
+      settle_norms();
+    }
   }
 
  private:
@@ -59,7 +74,12 @@ class TrunkLoader {
                       index, name_of(stated), name_of(kind)));
       stated = kind;
     }
-    layers_.bind_layer(prefix, kind, weights_.layers[static_cast<std::size_t>(index)]);
+    HostLayer& layer = weights_.layers[static_cast<std::size_t>(index)];
+    layers_.bind_layer(prefix, kind, layer);
+    if (!weights_.config.flash) return;
+    const std::vector<int>& ngrams = weights_.config.flash->ngram_layers;
+    const bool has_ngram = std::find(ngrams.begin(), ngrams.end(), index) != ngrams.end();
+    bind_flash_layer(layers_, prefix, kind, has_ngram, options_, layer);
   }
 
   /// The output matrix is its own if the file holds one, unless it repeats the embedding of a tied model.
@@ -143,11 +163,6 @@ HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& opt
                      std::vector<std::string>& problems) {
   HostWeights weights;
   weights.config = load_config(folder);
-  if (weights.config.family == Family::kFlashNext) {
-    fail_expected(ErrorCode::kUnsupported, folder.string(), "a model of the dense or moe family",
-                  fmt::format("the {} family, whose weights this version does not load",
-                              name_of(weights.config.family)));
-  }
   weights.report.warnings = weights.config.warnings;
   const auto trunk = std::make_shared<const Checkpoint>(Checkpoint::open(folder));
   weights.checkpoints.push_back(trunk);
@@ -155,6 +170,7 @@ HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& opt
   TensorBinder binder(trunk, weights.config.quantization, TensorBinder::Precision::kDefaultAndEntries,
                       problems);
   TrunkLoader(binder, options, weights).bind();
+  if (weights.config.flash) check_table_placement(folder, problems);
   if (options.head == LoadOptions::Head::kLoad) {
     const FoundHead found = find_draft_head(folder, trunk, options);
     if (found.checkpoint != nullptr) bind_draft_head(found, binder, options, weights, problems);
@@ -163,6 +179,7 @@ HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& opt
   constexpr std::array<std::string_view, 2> kHeadTensors{"mtp.", "draft_lm_head."};
   binder.list_left_over(kHeadTensors, "", weights.report);
   binder.finish(weights.report);
+  weights.report.mapped_bytes -= weights.report.table_bytes;
   note_head_absence(weights, options, *trunk, weights.report);
   return weights;
 }

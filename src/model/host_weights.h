@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "checkpoint/table_reader.h"
 #include "model/config.h"
 #include "model/draft_vocabulary.h"
 #include "model/norm_convention.h"
@@ -20,7 +21,11 @@
 namespace mererun {
 
 class Checkpoint;
+struct HostFlashHead;
+struct HostFlashLayer;
+struct HostHyperConnection;
 struct TensorEntry;
+enum class HeadNormSpan : int;
 
 // The weights of a model as its folder holds them, bound to named fields and validated: after loading, no
 // name is looked up and a wrong shape cannot exist. Matrices are borrowed from the mapping in the
@@ -67,13 +72,14 @@ struct HostMoe {
 };
 
 struct HostLayer {
-  std::vector<float> input_norm;  // [H]
-  std::vector<float> post_norm;   // [H]
+  std::vector<float> input_norm;  // [H]; empty in Flash-Next
+  std::vector<float> post_norm;   // [H]; empty in Flash-Next
   std::variant<HostDeltaNet, HostAttention> mixer;
   std::variant<HostMlp, HostMoe> feed_forward;
   /// Memory behind expert stacks that the file holds per expert or transposed. Empty for every other layout;
   /// may be cleared once the layer is on its device.
   std::vector<std::shared_ptr<const void>> owned;
+  std::shared_ptr<HostFlashLayer> flash;  // what only Flash-Next has (flash_host_weights.h), or null
 
   LayerKind kind() const {
     return std::holds_alternative<HostDeltaNet>(mixer) ? LayerKind::kDeltaNet : LayerKind::kAttention;
@@ -83,11 +89,12 @@ struct HostLayer {
 /// One-layer MTP head: fc([norm(embedding); norm(hidden)]) -> one attention layer -> norm -> the output
 /// matrix.
 struct HostDraftHead {
-  LinearSource fc;                           // [H, 2H]: columns 0..H-1 act on the embedding
+  LinearSource fc;  // [H, 2H]: columns 0..H-1 act on the embedding; empty in Flash-Next
   std::vector<float> pre_fc_norm_embedding;  // [H]
-  std::vector<float> pre_fc_norm_hidden;     // [H]
+  std::vector<float> pre_fc_norm_hidden;     // [H]; Flash-Next: [4H]
   HostLayer layer;                           // mixer is always HostAttention
-  std::vector<float> norm;                   // [H]
+  std::vector<float> norm;                   // [H]; empty in Flash-Next
+  std::shared_ptr<HostFlashHead> flash;      // what only Flash-Next has, or null
   /// Coarse 2-bit output matrix in compact order for the shortlist, [padded_rows, H]; empty without one.
   LinearSource draft_lm_head;
   /// Which ids the head proposes; no value: the whole vocabulary.
@@ -106,7 +113,8 @@ struct LoadReport {
   std::filesystem::path head_path;  // folder or file that holds the head; empty without one
   std::int64_t tensors = 0;         // bound tensors, head included
   std::int64_t vision_tensors = 0;  // present and not used
-  std::uint64_t mapped_bytes = 0;   // of bound tensors
+  std::uint64_t mapped_bytes = 0;   // of bound tensors, the n-gram table apart
+  std::uint64_t table_bytes = 0;    // of the n-gram table, which stays on disk
   std::uint64_t copied_bytes = 0;   // expert stacks that had to be rebuilt in memory
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
@@ -120,7 +128,8 @@ struct HostWeights {
   ModelConfig config;             // `kinds` and `tied` as the tensors say
   LinearSource embed;             // [V, H]
   LinearSource lm_head;           // [V, H]; the same arrays as `embed` if config.tied
-  std::vector<float> final_norm;  // [H]
+  std::vector<float> final_norm;  // [H]; empty in Flash-Next, which has:
+  std::shared_ptr<HostHyperConnection> final_mixer;
   std::vector<HostLayer> layers;  // [L]
   std::optional<HostDraftHead> head;
   LoadReport report;
@@ -139,6 +148,8 @@ struct LoadOptions {
   std::optional<NormConvention> norm_convention;            // stated by mererun.json
   std::optional<NormConvention> mtp_norm_convention;        // stated by mererun.json
   std::optional<std::vector<TokenRange>> draft_vocabulary;  // stated by mererun.json
+  HeadNormSpan head_norm_span{};  // Flash-Next; stated by mererun.json, default: the full width
+  TableOptions table;             // how rows of the n-gram table are read
 };
 
 /// Binds and validates every tensor of a checkpoint folder, and of the draft head wherever it is.
@@ -148,8 +159,8 @@ struct LoadOptions {
 ///
 /// Errors: kCorruptData listing all problems together (20, then a count): tensors missing, misshapen, of
 /// another
-///         dtype, left over, contradicting `quantization` or the norm convention; kUnsupported for
-///         Flash-Next; kNotFound if `mtp_root` holds no head; and those of load_config and Checkpoint::open.
+///         dtype, left over, contradicting `quantization` or the norm convention; kNotFound if `mtp_root`
+///         holds no head; and those of load_config and Checkpoint::open.
 [[nodiscard]] HostWeights load_host_weights(const std::filesystem::path& folder,
                                             const LoadOptions& options = {});
 
@@ -185,7 +196,10 @@ struct TensorGroup {
 [[nodiscard]] std::vector<std::string> find_non_finite(
     std::span<const TensorEntry* const> tensors,
     const std::function<bool(std::uint64_t done, std::uint64_t total)>& progress = {});
-/// The same over the checkpoints of loaded weights, the vision tower apart.
+/// Whether a tensor is part of an n-gram table, which may be far larger than memory: whole scans leave it
+/// out.
+[[nodiscard]] bool is_ngram_table(const TensorEntry& tensor);
+/// The same over the checkpoints of loaded weights, the vision tower and the n-gram table apart.
 [[nodiscard]] std::vector<std::string> find_non_finite(const HostWeights& weights);
 
 }  // namespace mererun

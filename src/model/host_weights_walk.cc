@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/checkpoint.h"
+#include "model/flash_tables.h"
 #include "model/host_weights.h"
 #include "model/weight_tables.h"
 
@@ -18,7 +19,11 @@ class Walk {
       : config_(config), matrix_(matrix), vector_(vector) {}
 
   void layer(const std::string& prefix, const HostLayer& weights) const {
-    vectors(prefix, layer_vectors(config_), weights);
+    if (weights.flash) {
+      flash_layer(prefix, *weights.flash);
+    } else {
+      vectors(prefix, layer_vectors(config_), weights);
+    }
     if (const auto* delta = std::get_if<HostDeltaNet>(&weights.mixer)) {
       matrices(prefix, delta_net_matrices(config_), *delta);
       vectors(prefix, delta_net_vectors(config_), *delta);
@@ -37,6 +42,39 @@ class Walk {
       if (matrix_) matrix_(fmt::format("{}mlp.experts.{}", prefix, row.projection), moe.*row.field);
     }
     matrices(prefix, shared_expert_matrices(config_), moe.shared);
+  }
+
+  void mixer(const std::string& prefix, const HostHyperConnection& connection) const {
+    matrices(prefix, hyper_connection_matrices(config_), connection);
+    vectors(prefix, hyper_connection_vectors(config_), connection);
+  }
+
+  /// What only Flash-Next has; the n-gram table is no part of a walk.
+  void flash_layer(const std::string& prefix, const HostFlashLayer& flash) const {
+    const auto connection = [&](const char* name, const HostHyperConnection& one) {
+      mixer(prefix + name, one);
+      matrices(prefix + name, inject_matrices(config_), one);
+    };
+    connection("attn_hyper_connection.", flash.mixer_connection);
+    connection("mlp_hyper_connection.", flash.feed_forward_connection);
+    if (flash.indexer) {
+      matrices(prefix + "self_attn.indexer.", indexer_matrices(config_), *flash.indexer);
+      vectors(prefix + "self_attn.indexer.", indexer_vectors(config_), *flash.indexer);
+    }
+    if (flash.ngram) {
+      matrices(prefix + "ple.", ngram_matrices(config_), *flash.ngram);
+      vectors(prefix + "ple.", ngram_vectors(config_), *flash.ngram);
+      if (vector_) vector_(prefix + "ple.conv1d.weight", flash.ngram->conv);
+    }
+  }
+
+  void flash_head(const HostDraftHead& head) const {
+    matrices("mtp.", flash_head_matrices(config_), *head.flash);
+    if (vector_) {
+      vector_("mtp.pre_fc_norm_embedding.weight", head.pre_fc_norm_embedding);
+      vector_("mtp.pre_fc_norm_hidden.weight", head.pre_fc_norm_hidden);
+    }
+    mixer("mtp.hyper_connection_mixer.", head.flash->mixer);
   }
 
   template <typename T, typename Rows>
@@ -61,12 +99,20 @@ void walk(const HostWeights& weights, const VisitMatrix& matrix, const VisitVect
   const Walk walk(weights.config, matrix, vector);
   if (matrix) matrix("embed_tokens", weights.embed);
   for (const HostLayer& layer : weights.layers) walk.layer("", layer);
-  if (vector) vector("norm.weight", weights.final_norm);
+  if (weights.final_mixer) {
+    walk.mixer("hyper_connection_mixer.", *weights.final_mixer);
+  } else if (vector) {
+    vector("norm.weight", weights.final_norm);
+  }
   if (matrix && !weights.config.tied) matrix("lm_head", weights.lm_head);
   if (!weights.head) return;
   const HostDraftHead& head = *weights.head;
-  walk.matrices("mtp.", draft_head_matrices(weights.config), head);
-  walk.vectors("mtp.", draft_head_vectors(weights.config), head);
+  if (head.flash) {
+    walk.flash_head(head);
+  } else {
+    walk.matrices("mtp.", draft_head_matrices(weights.config), head);
+    walk.vectors("mtp.", draft_head_vectors(weights.config), head);
+  }
   walk.layer("mtp.", head.layer);
   if (matrix && !head.draft_lm_head.empty()) matrix("mtp.draft_lm_head", head.draft_lm_head);
 }
@@ -95,6 +141,13 @@ std::vector<TensorGroup> tensor_groups(const HostWeights& weights) {
     add({std::string(name), 1, affine ? DType::kU32 : source.dtype, source.bits, source.group,
          static_cast<std::uint64_t>(source.bytes())});
   });
+  for (const HostLayer& layer : weights.layers) {
+    if (!layer.flash || !layer.flash->ngram) continue;
+    const HostNgramTable& table = layer.flash->ngram->table;
+    const bool affine = table.format.format == WeightFormat::kAffine;
+    add({"ple.ngram_embedding (stays on disk)", static_cast<int>(table.shards.size()),
+         affine ? DType::kU32 : table.format.dtype, table.format.bits, table.format.group, table.bytes});
+  }
   for_each_vector(weights, [&](std::string_view name, const std::vector<float>& values) {
     add({std::string(name), 1, DType::kF32, 0, 0, values.size() * sizeof(float)});
   });
@@ -119,11 +172,15 @@ std::vector<std::string> find_non_finite(
   return found;
 }
 
+bool is_ngram_table(const TensorEntry& tensor) {
+  return tensor.name.find(".ngram_embedding.") != std::string::npos;
+}
+
 std::vector<std::string> find_non_finite(const HostWeights& weights) {
   std::vector<const TensorEntry*> tensors;
   for (const auto& checkpoint : weights.checkpoints) {
     for (const TensorEntry& tensor : checkpoint->tensors()) {
-      if (!tensor.is_vision) tensors.push_back(&tensor);
+      if (!tensor.is_vision && !is_ngram_table(tensor)) tensors.push_back(&tensor);
     }
   }
   return find_non_finite(tensors);

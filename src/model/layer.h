@@ -19,6 +19,11 @@ struct DecoderHooks {
   std::function<void(int layer, TensorView ids, TensorView weights)> routed;
   /// Experts to take instead of the router's choice, [T, Ea] i32 ascending; an empty view: the router's own.
   std::function<TensorView(int layer, int rows)> forced_experts;
+  /// Sparse attention: the blocks that rows from `first_row` on attend to, [n, K] i32; rows before it attend
+  /// to everything.
+  std::function<void(int layer, int first_row, TensorView blocks)> selected;
+  /// The n-gram table's rows of all tokens of a pass, token after token.
+  std::function<void(std::span<const std::int64_t> rows)> table_rows;
 };
 
 /// What the parts of a layer share during one pass of `rows` rows.
@@ -31,10 +36,20 @@ struct PassContext {
   const DecoderHooks* hooks = nullptr;
 };
 
+/// Consecutive rows of one sequence in a pass, starting at the sequence's committed length.
+struct PassSegment {
+  SequenceState* state = nullptr;
+  /// Set: a verification, the state stays until the transaction commits. Null: rows are committed as they go.
+  VerifyTransaction* transaction = nullptr;
+  int first_row = 0;
+  int rows = 0;
+};
+
 /// Consecutive rows of one sequence in an attention layer.
 struct AttentionSegment {
   int first_row = 0;
   int rows = 0;
+  int first_position = 0;
   KvLayerView cache;
 };
 
@@ -50,21 +65,30 @@ struct DeltaSegment {
 DeltaShape delta_shape(const ModelConfig& config);
 StateGeometry state_geometry(const ModelConfig& config, bool draft_head);
 
-/// residual += o_proj(attention(q, k, v of normed)). Source: model-math "Full attention layer".
+// A sub-block reads `normed` and writes block_out = block_base + its output (model/activations.h).
+
+/// o_proj(attention(q, k, v of normed)). Source: model-math "Full attention layer".
 void run_attention(const PassContext& pass, const AttentionWeights& weights,
                    std::span<const AttentionSegment> segments);
+/// Norms, rotates and appends a segment's projected queries, keys and values.
+void prepare_attention(const PassContext& pass, const AttentionWeights& weights,
+                       const AttentionSegment& segment);
+/// Attention of a segment's rows to every position up to their own.
+void attend_dense(const PassContext& pass, const AttentionSegment& segment);
+/// AttendParams::scale_log2e of the config.
+float attention_scale(const ModelConfig& config);
 
-/// residual += out_proj(gated delta rule of normed). Source: model-math "Gated DeltaNet layer".
+/// out_proj(gated delta rule of normed). Source: model-math "Gated DeltaNet layer".
 void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
                    std::span<const DeltaSegment> segments);
 
-/// residual += down(silu(gate normed) * up normed). Source: model-math "Feed-forward, dense".
+/// down(silu(gate normed) * up normed). Source: model-math "Feed-forward, dense".
 void run_mlp(const PassContext& pass, const MlpWeights& weights);
 
-/// residual += routed experts and shared expert of normed. Source: model-math "Feed-forward, MoE".
+/// Routed experts and shared expert of normed. Source: model-math "Feed-forward, MoE".
 void run_moe(const PassContext& pass, const MoeWeights& weights, int layer, bool normalise);
 
-/// The feed-forward half of a layer: norm, then run_mlp or run_moe.
+/// The feed-forward half of a layer: run_mlp or run_moe.
 void run_feed_forward(const PassContext& pass, const LayerWeights& layer, int index, bool normalise);
 
 /// normed = rms_norm(residual; weight).

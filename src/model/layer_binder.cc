@@ -1,5 +1,7 @@
 #include "model/layer_binder.h"
 
+#include <fmt/format.h>
+
 #include "model/expert_layout.h"
 
 namespace mererun {
@@ -7,6 +9,36 @@ namespace mererun {
 void LayerBinder::bind_norm(const std::string& name, int length, std::vector<float>& weight) {
   weight = binder_.vector(name, length);
   if (!weight.empty()) norms_.push_back({name, &weight});
+}
+
+void LayerBinder::ignore(const std::string& module) {
+  for (const char* part : {".weight", ".scales", ".biases"}) {
+    if (const TensorEntry* tensor = binder_.find(module + part)) binder_.take(*tensor);
+  }
+}
+
+NormConvention settle_measured_norms(std::span<const StoredNorm> norms, std::optional<NormConvention> stated,
+                                     std::string_view whose, LoadReport& report) {
+  std::vector<NormStatistics> each(norms.size());
+  NormStatistics group;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    each[i].add(*norms[i].weight);
+    group.add(each[i]);
+  }
+  const NormConvention convention = stated.value_or(measured_convention(group));
+  const NormConvention other =
+      convention == NormConvention::kFinal ? NormConvention::kZeroCentred : NormConvention::kFinal;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    const bool own = !stated && contradicts(each[i], convention);
+    apply_convention(own ? other : convention, *norms[i].weight);
+    if (!own) continue;
+    report.warnings.push_back(fmt::format(
+        "{}: {} norms are {}, but this one is {} by its data (mean {:.3f}, {:.1f}% negative); taken "
+        "as {}",
+        norms[i].name, whose, name_of(convention), name_of(other), each[i].mean(),
+        100 * each[i].negative_share(), name_of(other)));
+  }
+  return convention;
 }
 
 std::vector<float> LayerBinder::bind_conv(const std::string& name) {
@@ -33,7 +65,7 @@ std::vector<float> LayerBinder::bind_vector(const std::string& prefix, const cha
 }
 
 void LayerBinder::bind_layer(const std::string& prefix, LayerKind kind, HostLayer& weights) {
-  bind_vectors(prefix, layer_vectors(config_), weights);
+  if (!config_.flash) bind_vectors(prefix, layer_vectors(config_), weights);
   if (kind == LayerKind::kDeltaNet) {
     HostDeltaNet& mixer = weights.mixer.emplace<HostDeltaNet>();
     bind_matrices(prefix, delta_net_matrices(config_), mixer);

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/host_weights.h"
@@ -15,6 +18,12 @@ struct StoredNorm {
   std::vector<float>* weight = nullptr;
 };
 
+/// Settles norms whose convention only the data tells: one for the group, unless a tensor clearly shows the
+/// other, which is a warning. `stated` overrides the data. `whose` ("the head's") is for messages. Returns
+/// the group's convention.
+NormConvention settle_measured_norms(std::span<const StoredNorm> norms, std::optional<NormConvention> stated,
+                                     std::string_view whose, LoadReport& report);
+
 /// Binds the structs of weight_tables.h from one checkpoint under a name prefix. Internal to model/.
 class LayerBinder {
  public:
@@ -22,7 +31,8 @@ class LayerBinder {
               LoadReport& report)
       : binder_(binder), config_(config), experts_(experts), report_(report) {}
 
-  /// Binds the layer named by `prefix` ("layers.3."). `weights` must not move until the norms are settled.
+  /// Binds the layer named by `prefix` ("layers.3."), apart from what only Flash-Next has. `weights` must not
+  /// move until the norms are settled.
   void bind_layer(const std::string& prefix, LayerKind kind, HostLayer& weights);
 
   template <typename T, typename Rows>
@@ -36,6 +46,12 @@ class LayerBinder {
       weights.*row.field = bind_vector(prefix, row.tensor, row.kind, row.length, weights.*row.field);
   }
   void bind_norm(const std::string& name, int length, std::vector<float>& weight);
+  /// Takes the tensors of a matrix that is known and not used, if they are there.
+  void ignore(const std::string& module);
+
+  TensorBinder& binder() { return binder_; }
+  const ModelConfig& config() const { return config_; }
+  LoadReport& report() { return report_; }
 
   /// Norms bound so far, as stored.
   const std::vector<StoredNorm>& norms() const { return norms_; }

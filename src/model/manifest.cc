@@ -30,6 +30,15 @@ std::optional<NormConvention> read_convention(const JsonFields& fields, std::str
   }
 }
 
+std::optional<HeadNormSpan> read_norm_span(const JsonFields& fields) {
+  constexpr std::string_view kKey = "mtp_hidden_norm";
+  const std::string text = fields.text_or(kKey, "");
+  if (text.empty()) return std::nullopt;
+  if (text == "full-width") return HeadNormSpan::kFullWidth;
+  if (text == "per-stream") return HeadNormSpan::kPerStream;
+  fields.fail(kKey, "\"full-width\" or \"per-stream\"");
+}
+
 bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
@@ -91,6 +100,7 @@ ModelManifest read_manifest(const Json& document, std::string_view where) {
   manifest.norm_convention = read_convention(fields, "norm_convention");
   manifest.mtp_norm_convention = read_convention(fields, "mtp_norm_convention");
   manifest.draft_vocabulary = read_ranges(fields);
+  manifest.head_norm_span = read_norm_span(fields);
   if (fields.has("expects_retrieval"))
     manifest.expects_retrieval = fields.boolean_or("expects_retrieval", false);
   return manifest;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/draft_vocabulary.h"
+#include "model/flash_host_weights.h"
 #include "model/norm_convention.h"
 
 namespace mererun {
@@ -35,7 +36,8 @@ struct ModelManifest {
   std::optional<NormConvention> norm_convention;
   std::optional<NormConvention> mtp_norm_convention;
   std::optional<std::vector<TokenRange>> draft_vocabulary;
-  std::optional<bool> expects_retrieval;  // whether qualification asks the long-context question
+  std::optional<HeadNormSpan> head_norm_span;  // Flash-Next
+  std::optional<bool> expects_retrieval;       // whether qualification asks the long-context question
 };
 
 /// Errors: kCorruptData for bad JSON, a wrong type, a path that leaves the folder or a bad checksum;

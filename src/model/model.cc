@@ -14,8 +14,9 @@ Model::Model(std::unique_ptr<Ops> ops, HostWeights host, const ModelLimits& limi
       rope_(*ops_, host_.config.rope),
       geometry_(state_geometry(host_.config, weights_.head.has_value())),
       pools_(StatePools::create(*ops_, geometry_)),
-      decoder_(*ops_, host_.config, weights_, activations_, rope_) {
-  if (weights_.head) head_.emplace(*ops_, host_.config, weights_, activations_, rope_);
+      form_(make_residual_form(*ops_, host_.config, weights_, activations_)),
+      decoder_(*ops_, host_.config, weights_, activations_, rope_, *form_) {
+  if (weights_.head) head_.emplace(*ops_, host_.config, weights_, activations_, rope_, *form_);
 }
 
 std::unique_ptr<Model> Model::load(const std::filesystem::path& folder, const LoadOptions& options,

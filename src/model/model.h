@@ -65,6 +65,7 @@ class Model {
   RopeTable rope_;
   StateGeometry geometry_;
   StatePools pools_;
+  std::unique_ptr<ResidualForm> form_;
   Decoder decoder_;
   std::optional<MtpHead> head_;
 };

@@ -7,6 +7,7 @@
 #include "cache/kv_cache.h"
 #include "model/activations.h"
 #include "model/layer.h"
+#include "model/residual_form.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
 
@@ -20,13 +21,14 @@ class MtpHead {
  public:
   /// `weights.head` must hold a value; all arguments must outlive the head.
   MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
-          RopeTable& rope);
+          RopeTable& rope, ResidualForm& form);
 
   /// Runs transitions (hidden[i], tokens[i]) in slots first_slot + i of `cache` at rotary positions
   /// first_slot + i + base, writing their keys and values past what is committed; the caller moves the
-  /// cache's length. hidden: [n, H] f32, outside the arena's shared region. Returns the head's output [n, H]
-  /// after its norm (input of the next chained step), valid until the next pass. Errors: kInvalidArgument for
-  /// ids outside the vocabulary or more rows than the arena holds.
+  /// cache's length. hidden: [n, H] f32 (Flash-Next: [n, 4H]), outside the arena's shared region. Returns the
+  /// head's output, as wide, after its norm (Flash-Next: its streams; input of the next chained step), valid
+  /// until the next pass. Errors: kInvalidArgument for ids outside the vocabulary or more rows than the arena
+  /// holds.
   TensorView forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
                      KvCache& cache);
 
@@ -49,6 +51,7 @@ class MtpHead {
   const ModelWeights& weights_;
   const Activations& activations_;
   RopeTable& rope_;
+  ResidualForm& form_;
   const DecoderHooks* hooks_ = nullptr;
   std::vector<std::int32_t> slots_;
 };

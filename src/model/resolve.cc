@@ -206,6 +206,7 @@ LoadOptions ResolvedModel::load_options() const {
   if (manifest) {
     options.norm_convention = manifest->norm_convention;
     options.mtp_norm_convention = manifest->mtp_norm_convention;
+    if (manifest->head_norm_span) options.head_norm_span = *manifest->head_norm_span;
     options.draft_vocabulary = manifest->draft_vocabulary;
   }
   return options;

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "model/synthetic_table.h"
 #include "model/synthetic_weights.h"
 
 namespace mererun {
 namespace {
 
 constexpr int kAttentionInterval = 4;  // every fourth layer, in all of them
+constexpr std::uint64_t kTableBytes = std::uint64_t{64} << 20;
 
 /// What the published configurations share.
 ModelConfig common(std::string model_type, Family family) {
@@ -80,15 +82,56 @@ SyntheticGeometry small_moe() {
   return {.name = "small-moe", .config = c};
 }
 
+FlashConfig flash_parts(int lowrank, int budget, int embed_dim) {
+  FlashConfig f;
+  f.streams = 4;
+  f.stream_lowrank = lowrank;
+  f.indexer_heads = 4;
+  f.indexer_kv_heads = 1;
+  f.indexer_head_dim = 128;
+  f.indexer_budget = budget;
+  f.indexer_compress_ratio = 4;
+  f.ngram_layers = {1};
+  f.ngram_embed_dim = embed_dim;
+  f.ngram_conv_kernel = 4;
+  f.ngram_size = 3;
+  f.heads_per_ngram = 8;
+  f.ngram_vocab_multiple = 128;
+  f.ngram_parts = 1;
+  return f;
+}
+
+SyntheticGeometry flash_next() {
+  ModelConfig c = common("qwen4_exp", Family::kFlashNext);
+  c.layers = 48;
+  c.hidden = 2560;
+  c.heads = 24;
+  c.kv_heads = 2;
+  c.linear_value_heads = 48;
+  c.output_gate = OutputGate::kSigmoid;
+  c.experts = 512;
+  c.experts_per_token = 10;
+  c.moe_intermediate = 640;
+  c.shared_intermediate = 640;
+  c.flash = flash_parts(320, 2048, 2560);
+  c.flash->ngram_cut = 248044;
+  return {.name = "flash-next", .config = c, .certified_width = 32};
+}
+
+SyntheticGeometry small_flash() {
+  ModelConfig c = small_moe().config;
+  c.model_type = "qwen4_exp";
+  c.family = Family::kFlashNext;
+  c.output_gate = OutputGate::kSigmoid;
+  c.flash = flash_parts(64, 256, 512);
+  c.flash->ngram_cut = 8191;
+  return {.name = "small-flash", .config = c, .certified_width = 32};
+}
+
 SyntheticGeometry find(std::string_view name) {
-  for (SyntheticGeometry (*make)() : {q38_27b, ornith_35b, small_dense, small_moe}) {
+  for (SyntheticGeometry (*make)() : {q38_27b, ornith_35b, flash_next, small_dense, small_moe, small_flash}) {
     SyntheticGeometry geometry = make();
     if (geometry.name == name) return geometry;
-  }
-  if (name == "flash-next") {
-    throw Error(ErrorCode::kUnsupported,
-                "synthetic geometry flash-next: expected a dense or mixture-of-experts family (qwen3_5, "
-                "qwen3_5_moe), got Flash-Next (qwen4_exp), which this build does not serve");
   }
   std::string known;
   for (const std::string& other : synthetic_geometry_names()) known += (known.empty() ? "" : ", ") + other;
@@ -99,12 +142,19 @@ SyntheticGeometry find(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> synthetic_geometry_names() {
-  return {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe"};
+  return {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe", "small-flash"};
 }
 
-SyntheticGeometry make_synthetic_geometry(std::string_view name, std::optional<int> layers) {
+SyntheticGeometry make_synthetic_geometry(std::string_view name, std::optional<int> layers,
+                                          std::uint64_t table_bytes) {
   SyntheticGeometry geometry = find(name);
   ModelConfig& c = geometry.config;
+  if (c.flash) {
+    c.flash->ngram_vocab_base = ngram_base_for_bytes(*c.flash, table_bytes == 0 ? kTableBytes : table_bytes);
+  } else if (table_bytes != 0) {
+    fail_expected(ErrorCode::kInvalidArgument, fmt::format("table of synthetic geometry {}", name),
+                  "none: only Flash-Next has one", fmt::format("{} bytes", table_bytes));
+  }
   if (layers) {
     if (*layers < kAttentionInterval || *layers > c.layers) {
       fail_expected(ErrorCode::kInvalidArgument, fmt::format("layers of synthetic geometry {}", name),

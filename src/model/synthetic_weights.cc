@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "device/buffer.h"
+#include "model/flash_tables.h"
+#include "model/synthetic_table.h"
 #include "model/weight_tables.h"
 
 namespace mererun {
@@ -18,6 +20,7 @@ namespace {
 
 constexpr int kBits = 4;
 constexpr int kGateBits = 8;
+constexpr int kFlashExpertBits = 3;
 constexpr int kGroup = 64;
 constexpr std::size_t kWindowStep = 4160;  // bytes between the starts of two matrices: no power of two
 constexpr std::size_t kWindows = 1024;
@@ -37,6 +40,7 @@ struct ScaleArrays {
 struct Arena {
   Buffer codes;
   std::map<ScaleKey, ScaleArrays> scales;
+  SyntheticTable table;  // of Flash-Next
 };
 
 float uniform(std::uint64_t bits) { return static_cast<float>(bits >> 40) * 0x1p-24F; }
@@ -53,13 +57,22 @@ class Maker {
     w.config = config_;
     w.embed = matrix("embed_tokens", 1, config_.vocabulary, config_.hidden, kBits);
     w.lm_head = matrix("lm_head", 1, config_.vocabulary, config_.hidden, kBits);
-    w.final_norm = ones(config_.hidden);
+    if (config_.flash) {
+      w.final_mixer = std::make_shared<HostHyperConnection>();
+      mixer(*w.final_mixer, "hyper_connection_mixer.");
+    } else {
+      w.final_norm = ones(config_.hidden);
+    }
     for (int i = 0; i < config_.layers; ++i)
-      w.layers.push_back(layer(fmt::format("layers.{}.", i), config_.kinds[static_cast<std::size_t>(i)]));
+      w.layers.push_back(
+          layer(fmt::format("layers.{}.", i), config_.kinds[static_cast<std::size_t>(i)], has_ngram(i)));
     HostDraftHead head;
-    for (const auto& row : draft_head_matrices(config_))
-      head.*row.field = matrix(fmt::format("mtp.{}", row.module), 1, row.out, row.in, kBits);
-    for (const auto& row : draft_head_vectors(config_)) head.*row.field = ones(row.length);
+    if (config_.flash) {
+      flash_head(head);
+    } else {
+      bind(head, draft_head_matrices(config_), "mtp.", kBits);
+      for (const auto& row : draft_head_vectors(config_)) head.*row.field = ones(row.length);
+    }
     head.layer = layer("mtp.layers.0.", LayerKind::kAttention);
     head.vocabulary = DraftVocabulary::standard(config_.vocabulary);
     w.head = std::move(head);
@@ -75,6 +88,8 @@ class Maker {
     ThreadPool pool(0);
     fill_codes(pool);
     arena_->scales = std::move(scales_);
+    if (config_.flash && config_.flash->has_ngrams())
+      arena_->table = make_synthetic_table(*config_.flash, config_.vocabulary, seed_);
     for (auto& [key, arrays] : arena_->scales) fill_scales(pool, key, arrays);
     bytes_ = 0;
   }
@@ -82,6 +97,12 @@ class Maker {
   std::shared_ptr<const void> memory() const { return arena_; }
 
  private:
+  bool has_ngram(int layer) const {
+    if (!config_.flash) return false;
+    const std::vector<int>& layers = config_.flash->ngram_layers;
+    return std::find(layers.begin(), layers.end(), layer) != layers.end();
+  }
+
   LinearSource matrix(std::string name, int experts, int out, int in, int bits) {
     LinearSource source{.name = std::move(name),
                         .format = WeightFormat::kAffine,
@@ -126,9 +147,49 @@ class Maker {
     for (const auto& row : rows) part.*row.field = matrix(prefix + row.module, 1, row.out, row.in, bits);
   }
 
-  HostLayer layer(const std::string& prefix, LayerKind kind) {
+  void mixer(HostHyperConnection& part, const std::string& prefix) {
+    bind(part, hyper_connection_matrices(config_), prefix, kBits);
+    part.norm = ones(config_.residual_dim());
+  }
+
+  void connection(HostHyperConnection& part, const std::string& prefix) {
+    mixer(part, prefix);
+    bind(part, inject_matrices(config_), prefix, kBits);
+  }
+
+  void flash_head(HostDraftHead& head) {
+    head.flash = std::make_shared<HostFlashHead>();
+    bind(*head.flash, flash_head_matrices(config_), "mtp.", kBits);
+    head.pre_fc_norm_embedding = ones(config_.hidden);
+    head.pre_fc_norm_hidden = ones(config_.residual_dim());
+    mixer(head.flash->mixer, "mtp.hyper_connection_mixer.");
+  }
+
+  void flash_layer(HostLayer& layer, const std::string& prefix, LayerKind kind, bool has_ngram) {
+    layer.flash = std::make_shared<HostFlashLayer>();
+    HostFlashLayer& flash = *layer.flash;
+    connection(flash.mixer_connection, prefix + "attn_hyper_connection.");
+    connection(flash.feed_forward_connection, prefix + "mlp_hyper_connection.");
+    if (kind == LayerKind::kAttention) {
+      flash.indexer.emplace();
+      bind(*flash.indexer, indexer_matrices(config_), prefix + "self_attn.indexer.", kBits);
+      for (const auto& row : indexer_vectors(config_)) *flash.indexer.*row.field = ones(row.length);
+    }
+    if (!has_ngram) return;
+    HostNgram& ngram = flash.ngram.emplace();
+    bind(ngram, ngram_matrices(config_), prefix + "ple.", kBits);
+    for (const auto& row : ngram_vectors(config_)) ngram.*row.field = ones(row.length);
+    ngram.conv = between(config_.residual_dim() * config_.flash->ngram_conv_kernel, -0.4F, 0.4F);
+    if (arena_ != nullptr) ngram.table = arena_->table.host;
+  }
+
+  HostLayer layer(const std::string& prefix, LayerKind kind, bool has_ngram = false) {
     HostLayer out;
-    for (const auto& row : layer_vectors(config_)) out.*row.field = ones(row.length);
+    if (config_.flash) {
+      flash_layer(out, prefix, kind, has_ngram);
+    } else {
+      for (const auto& row : layer_vectors(config_)) out.*row.field = ones(row.length);
+    }
     if (kind == LayerKind::kAttention) {
       HostAttention attention;
       bind(attention, attention_matrices(config_), prefix, kBits);
@@ -148,8 +209,8 @@ class Maker {
       bind(moe, moe_matrices(config_), prefix, kGateBits);
       bind(moe.shared, shared_expert_matrices(config_), prefix, kBits);
       for (const auto& row : expert_stacks(config_))
-        moe.*row.field =
-            matrix(prefix + "mlp.switch_mlp." + row.projection, config_.experts, row.out, row.in, kBits);
+        moe.*row.field = matrix(prefix + "mlp.switch_mlp." + row.projection, config_.experts, row.out, row.in,
+                                config_.flash ? kFlashExpertBits : kBits);
       out.feed_forward = std::move(moe);
     } else {
       HostMlp mlp;

@@ -20,13 +20,16 @@ struct SyntheticGeometry {
   int certified_width = 9;
 };
 
-/// Names that make_synthetic_geometry knows: q38-27b, ornith-35b, flash-next, small-dense, small-moe.
+/// Names that make_synthetic_geometry knows: q38-27b, ornith-35b, flash-next, small-dense, small-moe,
+/// small-flash.
 std::vector<std::string> synthetic_geometry_names();
 
 /// The geometry, its stack shortened to `layers` where given (every fourth layer stays an attention layer).
-/// Errors: kInvalidArgument for an unknown name, or layers that are not 4 to the model's own number;
-/// kUnsupported for a family that is not served.
-SyntheticGeometry make_synthetic_geometry(std::string_view name, std::optional<int> layers);
+/// A Flash-Next geometry has a table of about `table_bytes` (0: 64 MiB; the published one takes 32 GB).
+/// Errors: kInvalidArgument for an unknown name, layers that are not 4 to the model's own number, or table
+/// bytes for a geometry without a table.
+SyntheticGeometry make_synthetic_geometry(std::string_view name, std::optional<int> layers,
+                                          std::uint64_t table_bytes = 0);
 
 /// Random weights and what they borrow from.
 struct SyntheticWeights {
@@ -35,15 +38,17 @@ struct SyntheticWeights {
 };
 
 /// Weights of a config, made from a seed: affine 4-bit matrices with groups of 64 (routers and shared gates 8
-/// bits), norms of ones, decay parameters of the usual range, and a draft head. Scales keep the activations
-/// near the size of their inputs: a code has mean 0, and a row of n of them a norm near 1/2.
+/// bits, the routed experts of Flash-Next 3), norms of ones, decay parameters of the usual range, and a draft
+/// head. Scales keep the activations near the size of their inputs: a code has mean 0, and a row of n of them
+/// a norm near 1/2.
 ///
 /// All matrices are windows of one random block, each at its own offset, so the host needs the size of the
 /// largest matrix (0.7 GB for q38-27b) and not of the model: a backend that converts weights into memory of
 /// its own then holds the whole model once, each layer in its own place, which is what a timing must read.
 /// The reference backend reads the block itself; its timings mean nothing.
 ///
-/// The bits depend on config and seed only. Fills in parallel. Errors: kOutOfMemory.
+/// The bits depend on config and seed only. Fills in parallel. The table of Flash-Next is written to a
+/// temporary file that goes with `memory`. Errors: kOutOfMemory, kIo.
 SyntheticWeights make_synthetic_weights(const ModelConfig& config, std::uint64_t seed);
 
 /// A well-mixed 64-bit number for (seed, index): the generator of everything synthetic.

@@ -4,70 +4,25 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "model/flash_weights.h"
+#include "model/weight_converter.h"
 
 namespace mererun {
 namespace {
 
-/// Remembers every handle it makes, to count what the backend holds.
-class Converter {
- public:
-  explicit Converter(Ops& ops) : ops_(ops) {}
-
-  LinearHandle linear(const LinearSource& source) {
-    read_ += source.bytes();
-    return count(ops_.prepare_linear(source));
-  }
-  LinearHandle embedding(const LinearSource& source) {
-    read_ += source.bytes();
-    return count(ops_.prepare_embedding(source));
-  }
-  DeviceTensor vector(const std::vector<float>& values) {
-    return matrix(1, static_cast<int>(values.size()), values);
-  }
-  DeviceTensor matrix(int rows, int cols, std::span<const float> values) {
-    owned_ += values.size_bytes();
-    return upload_f32(ops_, rows, cols, values);
-  }
-  std::size_t owned_bytes() const { return owned_; }
-  /// Bytes of the checkpoint converted so far.
-  std::int64_t read_bytes() const { return read_; }
-
- private:
-  LinearHandle count(LinearHandle handle) {
-    owned_ += handle->owned_bytes();
-    return handle;
-  }
-
-  Ops& ops_;
-  std::size_t owned_ = 0;
-  std::int64_t read_ = 0;
-};
-
-/// [C, K] -> [K, C]: one tap's channels become contiguous.
-std::vector<float> transpose_conv(const std::vector<float>& conv, int channels, int taps) {
-  std::vector<float> out(conv.size());
-  for (int c = 0; c < channels; ++c)
-    for (int k = 0; k < taps; ++k)
-      out[static_cast<std::size_t>(k) * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)] =
-          conv[static_cast<std::size_t>(c) * static_cast<std::size_t>(taps) + static_cast<std::size_t>(k)];
-  return out;
-}
-
-DeltaNetWeights convert(Converter& to, const HostDeltaNet& host, const ModelConfig& config) {
-  const int channels = config.conv_dim();
+DeltaNetWeights convert(WeightConverter& to, const HostDeltaNet& host, const ModelConfig& config) {
   return {.in_proj_qkv = to.linear(host.in_proj_qkv),
           .in_proj_z = to.linear(host.in_proj_z),
           .in_proj_a = to.linear(host.in_proj_a),
           .in_proj_b = to.linear(host.in_proj_b),
           .out_proj = to.linear(host.out_proj),
-          .conv = to.matrix(config.conv_kernel, channels,
-                            transpose_conv(host.conv, channels, config.conv_kernel)),
+          .conv = to.conv(host.conv, config.conv_dim(), config.conv_kernel),
           .a_log = to.vector(host.a_log),
           .dt_bias = to.vector(host.dt_bias),
           .norm = to.vector(host.norm)};
 }
 
-AttentionWeights convert(Converter& to, const HostAttention& host) {
+AttentionWeights convert(WeightConverter& to, const HostAttention& host) {
   return {.q_proj = to.linear(host.q_proj),
           .k_proj = to.linear(host.k_proj),
           .v_proj = to.linear(host.v_proj),
@@ -76,11 +31,11 @@ AttentionWeights convert(Converter& to, const HostAttention& host) {
           .k_norm = to.vector(host.k_norm)};
 }
 
-MlpWeights convert(Converter& to, const HostMlp& host) {
+MlpWeights convert(WeightConverter& to, const HostMlp& host) {
   return {to.linear(host.gate), to.linear(host.up), to.linear(host.down)};
 }
 
-MoeWeights convert(Converter& to, const HostMoe& host) {
+MoeWeights convert(WeightConverter& to, const HostMoe& host) {
   return {.router = to.linear(host.router),
           .shared_gate = to.linear(host.shared_gate),
           .expert_gate = to.linear(host.expert_gate),
@@ -89,11 +44,14 @@ MoeWeights convert(Converter& to, const HostMoe& host) {
           .shared = convert(to, host.shared)};
 }
 
-LayerWeights convert(Converter& to, const HostLayer& host, const ModelConfig& config) {
-  LayerWeights layer{.input_norm = to.vector(host.input_norm),
-                     .post_norm = to.vector(host.post_norm),
-                     .mixer = {},
-                     .feed_forward = {}};
+LayerWeights convert(WeightConverter& to, const HostLayer& host, const ModelConfig& config) {
+  LayerWeights layer;
+  if (host.flash) {
+    layer.flash = std::make_shared<const FlashLayerWeights>(convert(to, *host.flash, config));
+  } else {
+    layer.input_norm = to.vector(host.input_norm);
+    layer.post_norm = to.vector(host.post_norm);
+  }
   if (const auto* delta = std::get_if<HostDeltaNet>(&host.mixer)) {
     layer.mixer = convert(to, *delta, config);
   } else {
@@ -124,7 +82,7 @@ std::vector<std::byte> copy_rows(const void* data, std::int64_t row_bytes, const
 
 /// The compact output matrix, in the precision of the full one. A backend that keeps reading its source keeps
 /// `SlicedSource` alive through the handle's deleter.
-LinearHandle slice_output(Converter& to, const LinearSource& full, const DraftVocabulary& vocabulary) {
+LinearHandle slice_output(WeightConverter& to, const LinearSource& full, const DraftVocabulary& vocabulary) {
   std::vector<TokenId> rows;
   rows.reserve(static_cast<std::size_t>(vocabulary.padded_rows()));
   for (int r = 0; r < vocabulary.padded_rows(); ++r) rows.push_back(vocabulary.source_row(r));
@@ -145,14 +103,18 @@ LinearHandle slice_output(Converter& to, const LinearSource& full, const DraftVo
   return LinearHandle(weight, [handle = std::move(handle), sliced](const LinearWeight*) {});
 }
 
-DraftHeadWeights convert(Converter& to, const HostDraftHead& host, const HostWeights& model,
+DraftHeadWeights convert(WeightConverter& to, const HostDraftHead& host, const HostWeights& model,
                          const LinearHandle& lm_head) {
-  DraftHeadWeights head{.fc = to.linear(host.fc),
-                        .pre_fc_norm_embedding = to.vector(host.pre_fc_norm_embedding),
-                        .pre_fc_norm_hidden = to.vector(host.pre_fc_norm_hidden),
-                        .layer = convert(to, host.layer, model.config),
-                        .norm = to.vector(host.norm),
-                        .output = {}};
+  DraftHeadWeights head;
+  head.pre_fc_norm_embedding = to.vector(host.pre_fc_norm_embedding);
+  head.pre_fc_norm_hidden = to.vector(host.pre_fc_norm_hidden);
+  head.layer = convert(to, host.layer, model.config);
+  if (host.flash) {
+    head.flash = std::make_shared<const FlashHeadWeights>(convert(to, *host.flash));
+  } else {
+    head.fc = to.linear(host.fc);
+    head.norm = to.vector(host.norm);
+  }
   head.output.vocabulary = host.vocabulary;
   if (host.vocabulary) {
     head.output.head = slice_output(to, model.lm_head, *host.vocabulary);
@@ -167,6 +129,15 @@ DraftHeadWeights convert(Converter& to, const HostDraftHead& host, const HostWei
 
 }  // namespace
 
+DeviceTensor WeightConverter::conv(const std::vector<float>& values, int channels, int taps) {
+  std::vector<float> out(values.size());
+  for (int c = 0; c < channels; ++c)
+    for (int k = 0; k < taps; ++k)
+      out[static_cast<std::size_t>(k) * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)] =
+          values[static_cast<std::size_t>(c) * static_cast<std::size_t>(taps) + static_cast<std::size_t>(k)];
+  return matrix(taps, channels, out);
+}
+
 DeviceTensor upload_f32(Ops& ops, int rows, int cols, std::span<const float> values) {
   MERERUN_CHECK(values.size() == static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols),
                 "values fill it");
@@ -178,7 +149,9 @@ DeviceTensor upload_f32(Ops& ops, int rows, int cols, std::span<const float> val
 }
 
 ModelWeights prepare_weights(Ops& ops, const HostWeights& host, const LoadProgress& progress) {
-  Converter to(ops);
+  // A backend without the family's operations refuses here, by an empty call, and not inside a request.
+  if (host.config.flash) ops.stream_silu({});
+  WeightConverter to(ops);
   const auto total = static_cast<std::int64_t>(host.report.mapped_bytes);
   const auto step = [&] {
     // The draft rows are sliced from the output matrix, which was counted already.
@@ -187,7 +160,11 @@ ModelWeights prepare_weights(Ops& ops, const HostWeights& host, const LoadProgre
   ModelWeights weights;
   weights.embed = to.embedding(host.embed);
   weights.lm_head = to.linear(host.lm_head);
-  weights.final_norm = to.vector(host.final_norm);
+  if (host.final_mixer) {
+    weights.final_mixer = std::make_shared<const HyperConnectionWeights>(convert(to, *host.final_mixer));
+  } else {
+    weights.final_norm = to.vector(host.final_norm);
+  }
   step();
   weights.layers.reserve(host.layers.size());
   for (const HostLayer& layer : host.layers) {

@@ -56,11 +56,16 @@ struct MoeWeights {
   MlpWeights shared;
 };
 
+struct FlashHeadWeights;
+struct FlashLayerWeights;
+struct HyperConnectionWeights;
+
 struct LayerWeights {
-  DeviceTensor input_norm;  // [1, H]
-  DeviceTensor post_norm;   // [1, H]
+  DeviceTensor input_norm;  // [1, H]; none in Flash-Next
+  DeviceTensor post_norm;   // [1, H]; none in Flash-Next
   std::variant<DeltaNetWeights, AttentionWeights> mixer;
   std::variant<MlpWeights, MoeWeights> feed_forward;
+  std::shared_ptr<const FlashLayerWeights> flash;  // what only Flash-Next has (flash_weights.h), or null
 };
 
 /// Which output rows the drafter scores, and the token of each.
@@ -72,21 +77,23 @@ struct DraftOutput {
 };
 
 struct DraftHeadWeights {
-  LinearHandle fc;                     // [H, 2H]
+  LinearHandle fc;                     // [H, 2H]; none in Flash-Next
   DeviceTensor pre_fc_norm_embedding;  // [1, H]
-  DeviceTensor pre_fc_norm_hidden;     // [1, H]
+  DeviceTensor pre_fc_norm_hidden;     // [1, H]; Flash-Next: [1, 4H]
   LayerWeights layer;                  // attention
-  DeviceTensor norm;                   // [1, H]
+  DeviceTensor norm;                   // [1, H]; none in Flash-Next
   DraftOutput output;
+  std::shared_ptr<const FlashHeadWeights> flash;  // or null
 };
 
 /// A model's weights in the form one backend computes with.
 ///
 /// Thread-safety: immutable after construction; thread-safe.
 struct ModelWeights {
-  LinearHandle embed;    // [V, H]
-  LinearHandle lm_head;  // [V, H]
-  DeviceTensor final_norm;
+  LinearHandle embed;       // [V, H]
+  LinearHandle lm_head;     // [V, H]
+  DeviceTensor final_norm;  // none in Flash-Next, which has:
+  std::shared_ptr<const HyperConnectionWeights> final_mixer;
   std::vector<LayerWeights> layers;
   std::optional<DraftHeadWeights> head;
   std::size_t owned_bytes = 0;  // held by the backend beyond the mapping
@@ -100,7 +107,8 @@ struct LoadState {
 using LoadProgress = std::function<void(const LoadState&)>;
 
 /// Converts the host's weights layer by layer. `host` (its mapping) must outlive the result.
-/// Errors: those of Ops::prepare_linear, kOutOfMemory.
+/// Errors: those of Ops::prepare_linear and TableReader, kOutOfMemory; kUnsupported for Flash-Next on a backend
+/// that does not serve it.
 ModelWeights prepare_weights(Ops& ops, const HostWeights& host, const LoadProgress& progress = {});
 
 }  // namespace mererun

@@ -49,6 +49,15 @@ class LimitedOps final : public Ops {
   void route_experts(const RouteExpertsParams& p) override { inner_->route_experts(p); }
   void expert_mlp(const ExpertMlpParams& p) override { inner_->expert_mlp(p); }
   void argmax_rows(const ArgmaxRowsParams& p) override { inner_->argmax_rows(p); }
+  void grouped_rms_norm(const GroupedRmsNormParams& p) override { inner_->grouped_rms_norm(p); }
+  void stream_silu(const StreamSiluParams& p) override { inner_->stream_silu(p); }
+  void mix_streams(const MixStreamsParams& p) override { inner_->mix_streams(p); }
+  void add_to_streams(const AddToStreamsParams& p) override { inner_->add_to_streams(p); }
+  void ngram_gate(const NgramGateParams& p) override { inner_->ngram_gate(p); }
+  void ngram_conv(const NgramConvParams& p) override { inner_->ngram_conv(p); }
+  void index_prepare(const IndexPrepareParams& p) override { inner_->index_prepare(p); }
+  void select_blocks(const SelectBlocksParams& p) override { inner_->select_blocks(p); }
+  void attend_blocks(const AttendBlocksParams& p) override { inner_->attend_blocks(p); }
 
  private:
   std::unique_ptr<Ops> inner_;

@@ -85,7 +85,8 @@ TEST(SyntheticOptions, AreCheckedTogether) {
   EXPECT_EQ(status({"--synthetic", "small-dense", "--model", "demo-dense-4bit"}), 64);
   EXPECT_EQ(status({"--synthetic", "small-dense", "--prompt", "hello"}), 64);
   EXPECT_EQ(status({"--synthetic", "small-dense", "--context-size", "100"}), 64);
-  EXPECT_EQ(status({"--synthetic", "flash-next"}), 69);
+  EXPECT_EQ(status({"--synthetic-table-mib", "4"}), 64);
+  EXPECT_EQ(status({"--synthetic", "small-dense", "--synthetic-table-mib", "4"}), 64);
   const RunResult known = run_binary({"model", "benchmark", "q38-verification", "--synthetic", "x"});
   for (const std::string& name : synthetic_geometry_names()) EXPECT_THAT(known.errors, HasSubstr(name));
 }

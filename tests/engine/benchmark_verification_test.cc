@@ -100,9 +100,10 @@ TEST_P(Verification, EndsWhenCancelled) {
   EXPECT_THROW(VerificationBenchmark(*model_, prompt, cancelled), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, Verification, ::testing::Values("tiny-dense", "tiny-moe"),
+INSTANTIATE_TEST_SUITE_P(Tiny, Verification, ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash"),
                          [](const auto& instance) {
-                           return std::string(instance.param) == "tiny-moe" ? "Moe" : "Dense";
+                           const std::string name = instance.param;
+                           return name == "tiny-moe" ? "Moe" : name == "tiny-dense" ? "Dense" : "Flash";
                          });
 
 VerificationRow measured(int width, double seconds, bool parity = true) {

@@ -41,8 +41,8 @@ void expect_plan_holds(const std::filesystem::path& folder) {
             model->activations().size_bytes() + VerifyLog::size_bytes(model->geometry(), 5) + rope);
 
   SequenceState state = model->new_sequence();
-  EXPECT_EQ(need.state,
-            state.recurrent().bytes().size_bytes() + 4 * static_cast<std::size_t>(host.config.hidden));
+  EXPECT_EQ(need.state, state.recurrent().bytes().size_bytes() +
+                            4 * static_cast<std::size_t>(host.config.residual_dim()));
   state.kv().reserve(kContext);
   if (state.history()) state.history()->cache().reserve(kContext);
   const auto live_bytes = [](const std::shared_ptr<KvPagePool>& pool) {
@@ -56,6 +56,7 @@ void expect_plan_holds(const std::filesystem::path& folder) {
 TEST(MemoryPlan, HoldsForTheBundledModels) {
   expect_plan_holds(bundled("demo-dense-4bit"));
   expect_plan_holds(bundled("demo-moe-4bit"));
+  expect_plan_holds(golden_dir() / "tiny-flash" / "mlx");
 }
 
 TEST(MemoryPlan, HoldsForTiedUnquantisedAndHeadlessModels) {

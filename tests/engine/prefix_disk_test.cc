@@ -61,6 +61,41 @@ std::vector<TokenId> first_drafts(Engine& engine, const std::vector<TokenId>& pr
   return drafts;
 }
 
+/// Four streams, index keys, the n-gram layer's window and token context: lengths inside a page, a block and
+/// the dense range, and far past them.
+class FlashPrefixDisk : public PrefixDisk {
+ protected:
+  FlashPrefixDisk() {
+    folder_ = testing::with_tokenizer(flash_temp_, testing::golden_dir() / "tiny-flash" / "mlx");
+  }
+  testing::TempFolder flash_temp_;
+};
+
+TEST_F(FlashPrefixDisk, ARestartReplaysAndContinuesLikeAColdRun) {
+  for (const int length : {3, 66, 258, 515}) {
+    const auto prompt = testing::random_ids(length, 512, static_cast<std::uint64_t>(length));
+    GenerateResult before;
+    std::vector<TokenId> drafts;
+    {
+      const auto engine = load();
+      before = ask(*engine, prompt, 30);
+      drafts = first_drafts(*engine, prompt);
+    }
+    auto longer = prompt;
+    longer.insert(longer.end(), before.ids.begin(), before.ids.end());
+    longer.push_back(7);
+    const auto cold = ask(*load(false), longer, 20);
+    const auto engine = load();
+    const GenerateResult after = ask(*engine, prompt, 30);
+    EXPECT_EQ(after.prefix.tier, "disk") << length;
+    expect_equal(after, before);
+    EXPECT_EQ(first_drafts(*engine, prompt), drafts) << length;
+    const GenerateResult followed = ask(*engine, longer, 20);
+    EXPECT_GE(followed.prefix.matched_tokens, length);
+    EXPECT_EQ(followed.ids, cold.ids) << length;
+  }
+}
+
 TEST_F(PrefixDisk, ARestartReplaysAllTokensWithTheSameFirstDrafts) {  // prefix.restart, B042, B052
   const auto prompt = testing::random_ids(600, 256, 3);
   GenerateResult before;

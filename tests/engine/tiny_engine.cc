@@ -27,6 +27,13 @@ void add_tokenizer(const fs::path& folder) {
 
 }  // namespace
 
+fs::path with_tokenizer(const TempFolder& temp, const fs::path& checkpoint) {
+  const fs::path folder = temp / checkpoint.filename().string();
+  fs::copy(checkpoint, folder, fs::copy_options::recursive);
+  add_tokenizer(folder);
+  return folder;
+}
+
 fs::path tiny_checkpoint_folder(const TempFolder& temp, int max_positions, bool moe) {
   TinySpec spec = moe ? tiny_moe() : tiny_dense();
   spec.max_positions = max_positions;

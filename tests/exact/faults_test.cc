@@ -101,9 +101,10 @@ TEST_P(Faults, APrefillThatFailsRefusesItsState) {
   EXPECT_EQ(fresh.length(), 70) << "other sequences go on";
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, Faults, ::testing::Values("tiny-dense", "tiny-moe"), [](const auto& p) {
-  return std::string(p.param == "tiny-dense" ? "Dense" : "Moe");
-});
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, Faults, ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash"), [](const auto& p) {
+      return std::string(p.param == "tiny-dense" ? "Dense" : p.param == "tiny-moe" ? "Moe" : "Flash");
+    });
 
 }  // namespace
 }  // namespace mererun

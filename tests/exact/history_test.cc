@@ -138,9 +138,10 @@ TEST_P(History, OneRejectionThenFiftyFullAcceptsCountsEachTokenOnce) {
   EXPECT_GT(call, 45);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, History, ::testing::Values("tiny-dense", "tiny-moe"), [](const auto& p) {
-  return std::string(p.param == "tiny-dense" ? "Dense" : "Moe");
-});
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, History, ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash"), [](const auto& p) {
+      return std::string(p.param == "tiny-dense" ? "Dense" : p.param == "tiny-moe" ? "Moe" : "Flash");
+    });
 
 }  // namespace
 }  // namespace mererun

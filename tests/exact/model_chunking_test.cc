@@ -52,9 +52,10 @@ TEST_P(ModelChunking, CpuGivesTheBitsOfTheReference) {
   EXPECT_EQ(first_difference(expected, all_logits(*cpu, ids, 1)), -1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, ModelChunking, ::testing::Values("tiny-dense", "tiny-moe"), [](const auto& p) {
-  return std::string(p.param == "tiny-dense" ? "Dense" : "Moe");
-});
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, ModelChunking, ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash"), [](const auto& p) {
+      return std::string(p.param == "tiny-dense" ? "Dense" : p.param == "tiny-moe" ? "Moe" : "Flash");
+    });
 
 }  // namespace
 }  // namespace mererun

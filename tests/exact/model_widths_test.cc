@@ -90,7 +90,10 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ModelWidths,
                                            Case{"tiny-dense", 250}, Case{"tiny-dense", 1020},
                                            Case{"tiny-moe", 1}, Case{"tiny-moe", 60}, Case{"tiny-moe", 250},
                                            Case{"tiny-moe", 1020}, Case{"tiny-dense", 4090},
-                                           Case{"tiny-moe", 8190}),
+                                           Case{"tiny-moe", 8190}, Case{"tiny-flash", 1},
+                                           // Sparse from position 67 on; blocks complete every fourth row.
+                                           Case{"tiny-flash", 50}, Case{"tiny-flash", 66},
+                                           Case{"tiny-flash", 250}, Case{"tiny-flash", 1021}),
                          [](const auto& p) {
                            std::string name = p.param.model + std::to_string(p.param.prompt);
                            name.erase(std::remove(name.begin(), name.end(), '-'), name.end());

@@ -49,6 +49,19 @@ TEST_P(PrefixProperty, AnswersAreColdAnswersAcrossRestarts) {
   EXPECT_GT(r.compared_states, 50);
 }
 
+/// Prompts of up to some hundred ids cross the dense and sparse border, blocks and pages.
+TEST(FlashPrefixProperty, AnswersAreColdAnswersAcrossRestarts) {
+  if (!is_disk_store_built()) GTEST_SKIP() << "this build keeps no prefix cache on disk";
+  const testing::TempFolder temp;
+  const auto folder = testing::with_tokenizer(temp, testing::golden_dir() / "tiny-flash" / "mlx");
+  const testing::PrefixWalkResult r = testing::run_prefix_walk(
+      folder, {.steps = 120, .seed = 31, .conversations = 12, .disk_folder = temp / "cache"});
+  EXPECT_EQ(r.steps, 120);
+  for (const std::string& difference : r.differences) ADD_FAILURE() << difference;
+  EXPECT_GT(r.hits, 30);
+  EXPECT_GT(r.compared_states, 30);
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, PrefixProperty, ::testing::Values("dense", "moe"),
                          [](const auto& p) { return std::string(p.param == "dense" ? "Dense" : "Moe"); });
 

@@ -323,9 +323,10 @@ TEST_P(Rounds, CancellationEndsBetweenRoundsAndKeepsTheCommittedState) {
   EXPECT_EQ(state.length(), kPrompt + 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, Rounds, ::testing::Values("tiny-dense", "tiny-moe"), [](const auto& p) {
-  return std::string(p.param == "tiny-dense" ? "Dense" : "Moe");
-});
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, Rounds, ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash"), [](const auto& p) {
+      return std::string(p.param == "tiny-dense" ? "Dense" : p.param == "tiny-moe" ? "Moe" : "Flash");
+    });
 
 }  // namespace
 }  // namespace mererun

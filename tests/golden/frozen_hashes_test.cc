@@ -53,7 +53,8 @@ TEST_P(FrozenHashes, ReferenceBackend) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, FrozenHashes,
-                         ::testing::Values("tiny-dense", "tiny-moe", "demo-dense-4bit", "demo-moe-4bit"),
+                         ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash", "demo-dense-4bit",
+                                           "demo-moe-4bit"),
                          [](const auto& p) {
                            std::string name = p.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -38,6 +38,21 @@ std::vector<std::int32_t> GoldenFile::ints(const std::string& name) const {
   return out;
 }
 
+std::vector<std::int64_t> GoldenFile::longs(const std::string& name) const {
+  const TensorEntry& e = entry(name);
+  MERERUN_CHECK(e.dtype == DType::kI64, "I64");
+  std::vector<std::int64_t> out(e.num_elements());
+  std::memcpy(out.data(), e.data, e.bytes);
+  return out;
+}
+
+std::vector<std::uint8_t> GoldenFile::bytes(const std::string& name) const {
+  const TensorEntry& e = entry(name);
+  MERERUN_CHECK(e.dtype == DType::kU8, "U8");
+  const auto* data = reinterpret_cast<const std::uint8_t*>(e.data);
+  return {data, data + e.bytes};
+}
+
 double relative_error(std::span<const float> a, std::span<const float> b) {
   MERERUN_CHECK(a.size() == b.size(), "arrays of one size");
   double difference = 0, norm = 0;

@@ -16,8 +16,10 @@ class GoldenFile {
 
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   std::vector<std::int64_t> shape(const std::string& name) const { return entry(name).shape; }
-  std::vector<float> floats(const std::string& name) const;       // F32 or F16
-  std::vector<std::int32_t> ints(const std::string& name) const;  // I32
+  std::vector<float> floats(const std::string& name) const;        // F32 or F16
+  std::vector<std::int32_t> ints(const std::string& name) const;   // I32
+  std::vector<std::int64_t> longs(const std::string& name) const;  // I64
+  std::vector<std::uint8_t> bytes(const std::string& name) const;  // U8
 
  private:
   const TensorEntry& entry(const std::string& name) const;

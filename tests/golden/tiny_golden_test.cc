@@ -19,6 +19,7 @@ using testing::relative_error;
 constexpr double kPromptBound = 3e-4;
 constexpr double kPositionBound = 1e-3;
 constexpr double kRouterGap = 3e-3;  // below it another choice of experts is no defect
+constexpr double kBlockGap = 3e-3;   // the same for index scores of blocks
 
 struct Case {
   std::string name;
@@ -28,7 +29,7 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const std::string name : {"tiny-dense", "tiny-moe"}) {
+  for (const std::string name : {"tiny-dense", "tiny-moe", "tiny-flash"}) {
     out.push_back({name + "-mlx", testing::golden_dir() / name / "mlx",
                    testing::golden_dir() / "vectors" / (name + ".mlx.safetensors")});
     if (const auto full = testing::full_golden_dir()) {
@@ -46,7 +47,11 @@ class TinyGolden : public ::testing::TestWithParam<Case> {
   TinyGolden() : golden_(GetParam().vectors), model_(testing::load_model(GetParam().checkpoint, "cpu")) {
     hooks_.forced_experts = [this](int layer, int rows) { return forced(layer, rows); };
     hooks_.residual = [this](int layer, TensorView residual) { check_residual(layer, residual); };
+    hooks_.selected = [this](int layer, int first, TensorView blocks) { force_blocks(layer, first, blocks); };
   }
+
+  bool is_flash() const { return model_->config().flash.has_value(); }
+  std::size_t residual_dim() const { return static_cast<std::size_t>(model_->config().residual_dim()); }
 
   /// Runs the prompt in one pass; returns the trunk's hidden rows and logits.
   void run(const std::string& prompt) {
@@ -84,9 +89,30 @@ class TinyGolden : public ::testing::TestWithParam<Case> {
     return make_view(forced_.data(), DType::kI32, rows, top);
   }
 
+  /// Whether the reference's row attends to a complete block.
+  std::vector<std::uint8_t> golden_blocks(int layer) const {
+    const bool head = layer == model_->config().layers;
+    return golden_.bytes(
+        prompt_ + (head ? std::string(".mtp_qsa_blocks") : ".qsa_blocks.layer" + std::to_string(layer)));
+  }
+
+  /// Overwrites the blocks of sparse rows by the reference's, as forced() does with experts.
+  void force_blocks(int layer, int first, TensorView blocks) {
+    const auto golden = golden_blocks(layer);
+    const bool head = layer == model_->config().layers;
+    const std::size_t width = (ids_.size() - (head ? 1 : 0)) / kIndexBlockPositions;
+    for (int r = 0; r < blocks.rows; ++r) {
+      const std::uint8_t* row = golden.data() + static_cast<std::size_t>(first + r) * width;
+      int k = 0;
+      for (std::size_t b = 0; b < width; ++b)
+        if (row[b] != 0 && k < blocks.cols) blocks.row<std::int32_t>(r)[k++] = static_cast<std::int32_t>(b);
+      EXPECT_EQ(k, blocks.cols);
+    }
+  }
+
   void check_residual(int layer, TensorView residual) {
     const auto expected = golden_.floats(prompt_ + ".hidden");
-    const auto h = static_cast<std::size_t>(model_->config().hidden);
+    const auto h = residual_dim();
     const auto rows = testing::to_host(model_->ops(), residual);
     for (std::size_t i = 0; i < positions_.size(); ++i) {
       const auto at = static_cast<std::size_t>(positions_[i]) * h;
@@ -177,13 +203,59 @@ TEST_P(TinyGolden, RouterChoosesTheSameExperts) {
   }
 }
 
+TEST_P(TinyGolden, TheIndexerSelectsTheSameBlocks) {
+  if (!is_flash()) return;
+  const int budget = model_->config().flash->budget_blocks();
+  for (const std::string prompt : {"a", "b"}) {
+    int compared = 0, sparse = 0;
+    hooks_.selected = [&](int layer, int first, TensorView blocks) {
+      EXPECT_EQ(first, kIndexBlockPositions * (budget + 1) - 1) << "rows before it see every block";
+      const auto golden = golden_blocks(layer);
+      const auto gaps = golden_.floats(prompt + ".qsa_gap.layer" + std::to_string(layer));
+      const std::size_t width = ids_.size() / kIndexBlockPositions;
+      for (int r = 0; r < blocks.rows; ++r) {
+        ++sparse;
+        if (gaps[static_cast<std::size_t>(first + r)] <= kBlockGap) continue;
+        std::vector<std::int32_t> want;
+        const std::uint8_t* row = golden.data() + static_cast<std::size_t>(first + r) * width;
+        for (std::size_t b = 0; b < width; ++b)
+          if (row[b] != 0) want.push_back(static_cast<std::int32_t>(b));
+        const auto* got = blocks.row<const std::int32_t>(r);
+        EXPECT_EQ(std::vector<std::int32_t>(got, got + blocks.cols), want)
+            << prompt << " layer " << layer << " position " << first + r;
+        ++compared;
+      }
+      force_blocks(layer, first, blocks);
+    };
+    hooks_.residual = nullptr;
+    logits_.clear();
+    run(prompt);
+    EXPECT_GE(sparse, 2 * (prompt == "a" ? 233 : 3));
+    EXPECT_GT(compared, sparse * 8 / 10) << "nearly every choice is clear";
+  }
+}
+
+TEST_P(TinyGolden, NgramRowsAreTheReferences) {
+  if (!is_flash()) return;
+  for (const std::string prompt : {"a", "b"}) {
+    std::vector<std::int64_t> rows;
+    hooks_.table_rows = [&](std::span<const std::int64_t> of_pass) {
+      rows.assign(of_pass.begin(), of_pass.end());
+    };
+    hooks_.residual = nullptr;
+    logits_.clear();
+    run(prompt);
+    EXPECT_EQ(rows, golden_.longs(prompt + ".ple_rows")) << prompt;
+  }
+}
+
 TEST_P(TinyGolden, MtpCellsAndChainedDrafts) {
   for (const std::string prompt : {"a", "b"}) {
     logits_.clear();
     hooks_.residual = nullptr;
     run(prompt);
     const int n = static_cast<int>(ids_.size());
-    const auto h = static_cast<std::size_t>(model_->config().hidden);
+    const auto h = residual_dim();
     Buffer rows = model_->ops().allocate(hidden_.size() * sizeof(float));
     model_->ops().upload(rows.data(), hidden_.data(), hidden_.size() * sizeof(float));
     MtpHead& head = *model_->head();

@@ -12,7 +12,7 @@ namespace mererun {
 /// KV pages of one layer in a backend's memory, at addresses that do not follow each other.
 class KvPages {
  public:
-  KvPages(Ops& ops, int page_count, int kv_heads, int head_dim) : ops_(&ops) {
+  KvPages(Ops& ops, int page_count, int kv_heads, int head_dim, int index_dim = 0) : ops_(&ops) {
     const auto vectors = static_cast<std::size_t>(kv_heads) * kKvPagePositions;
     const std::size_t codes = vectors * static_cast<std::size_t>(head_dim) * 2;
     const std::size_t scales = vectors * 4;
@@ -25,6 +25,15 @@ class KvPages {
              .kv_heads = kv_heads,
              .head_dim = head_dim};
     page_bytes_ = 2 * (codes + scales);
+    if (index_dim > 0) {
+      view_.index_dim = index_dim;
+      view_.index_codes = page_bytes_;
+      view_.index_scales =
+          view_.index_codes + std::size_t{2} * kKvPagePositions * static_cast<std::size_t>(index_dim);
+      view_.index_pooled = view_.index_scales + 4 * kKvPagePositions;
+      page_bytes_ =
+          view_.index_pooled + std::size_t{4} * kIndexPageBlocks * static_cast<std::size_t>(index_dim);
+    }
     std::vector<std::byte*> addresses(static_cast<std::size_t>(page_count));
     for (std::size_t i = addresses.size(); i-- > 0;) {  // the last page first
       pages_.push_back(ops.allocate(page_bytes_ + 64 * i));

@@ -1,11 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/flash_host_weights.h"
 #include "model/host_weights.h"
+#include "model/model.h"
+#include "model/weights.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -188,30 +194,120 @@ TEST(LoadProblems, TrunkNormsMustAgreeWithTheConvAxes) {
       ElementsAre(HasSubstr("expected one axis order, got 1 layers of [C, 1, K] and 2 of [C, K, 1]")));
 }
 
-TEST(LoadProblems, FlashNextIsRefusedByName) {
-  TempFolder temp;
-  TinyFiles files = make_tiny_checkpoint(tiny_moe());
-  nlohmann::json config = nlohmann::json::parse(files.texts["config.json"]);
-  config["model_type"] = "qwen4_exp";
-  config["text_config"].update({{"hc_count", 4},
-                                {"hc_lowrank", 64},
-                                {"indexer_n_heads", 4},
-                                {"indexer_head_dim", 128},
-                                {"indexer_budget", 64},
-                                {"indexer_compress_ratio", 4},
-                                {"ple_embed_dim", 512},
-                                {"ngram_size", 3},
-                                {"heads_per_ngram", 8},
-                                {"ngram_vocab_size_base", 1009},
-                                {"split_ngram_parts", 4}});
-  files.texts["config.json"] = config.dump();
-  files.write(temp.path());
+/// The committed tiny Flash-Next checkpoint, changed.
+class FlashProblems : public ::testing::Test {
+ protected:
+  static std::filesystem::path source() { return testing::golden_dir() / "tiny-flash" / "mlx"; }
+
+  FlashProblems() {
+    std::filesystem::copy(
+        source(), temp_.path(),
+        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  }
+
+  nlohmann::json config() const {
+    std::ifstream file(temp_.path() / "config.json");
+    return nlohmann::json::parse(file);
+  }
+  void set_config(const nlohmann::json& config) const {
+    std::ofstream(temp_.path() / "config.json") << config.dump();
+  }
+
+  TempFolder temp_;
+};
+
+TEST_F(FlashProblems, NoneInTheCheckpointItself) {
+  EXPECT_THAT(list_load_problems(temp_.path()), SizeIs(0));
+  const HostWeights weights = load_host_weights(temp_.path());
+  EXPECT_THAT(weights.report.warnings, SizeIs(0));
+  EXPECT_EQ(weights.report.trunk_norms, NormConvention::kZeroCentred);
+  const HostNgramTable& table = weights.layers[1].flash->ngram->table;
+  EXPECT_EQ(table.rows_per_shard, 4224);
+  EXPECT_THAT(table.shards, SizeIs(4));
+  EXPECT_EQ(weights.report.table_bytes, 4u * 4224 * (16 + 2 + 2));
+}
+
+TEST_F(FlashProblems, AHashSeedOfAnotherModelIsNamed) {
+  nlohmann::json json = config();
+  json["text_config"]["ngram_vocab_size_base"] = 1008;  // the same primes
+  set_config(json);
+  EXPECT_THAT(list_load_problems(temp_.path()), SizeIs(0));
+  json["text_config"]["ngram_vocab_size_base"] = 1011;
+  set_config(json);
+  const auto problems = list_load_problems(temp_.path());
+  EXPECT_THAT(problems, Contains(HasSubstr("ngram_heads_vocab_sizes: expected 1013 at index 0")));
+}
+
+TEST_F(FlashProblems, AMissingShardIsNamed) {
+  nlohmann::json json = config();
+  json["text_config"]["split_ngram_parts"] = 2;
+  set_config(json);
+  EXPECT_THAT(list_load_problems(temp_.path()), Contains(HasSubstr("ngram_embedding.shards.0")));
+}
+
+TEST_F(FlashProblems, AStatedPlacementIsChecked) {
+  const auto state = [&](const char* text) {
+    std::ofstream(temp_.path() / "MERERUN_PLE_STORE.json") << text;
+    return list_load_problems(temp_.path());
+  };
+  EXPECT_THAT(state(R"({"files": [{"path": "model.safetensors", "bytes": 4466912}]})"), SizeIs(0));
+  EXPECT_THAT(state(R"({"files": [{"path": "model.safetensors", "bytes": 5}, {"path": "b", "bytes": 7}]})"),
+              ElementsAre(HasSubstr("model.safetensors: expected 5 bytes"),
+                          HasSubstr("b: expected 7 bytes (MERERUN_PLE_STORE.json), got no such file")));
+  EXPECT_THROW(state(R"({"files": 3})"), Error);
+}
+
+TEST_F(FlashProblems, TheSpanOfTheHeadsNormIsASwitch) {
+  LoadOptions options;
+  EXPECT_EQ(load_host_weights(temp_.path(), options).head->flash->norm_span, HeadNormSpan::kFullWidth);
+  options.head_norm_span = HeadNormSpan::kPerStream;
+  EXPECT_EQ(load_host_weights(temp_.path(), options).head->flash->norm_span, HeadNormSpan::kPerStream);
+  // Per stream, a stream's scale does not matter; over the full width it does.
+  for (const HeadNormSpan span : {HeadNormSpan::kFullWidth, HeadNormSpan::kPerStream}) {
+    options.head_norm_span = span;
+    const auto model = Model::load(temp_.path(), options, make_cpu_ops({}), {64, 4});
+    std::vector<float> row(static_cast<std::size_t>(model->config().residual_dim()), 4.0f);
+    const auto draft = [&] {
+      Buffer memory = model->ops().allocate(row.size() * sizeof(float));
+      model->ops().upload(memory.data(), row.data(), row.size() * sizeof(float));
+      KvCache cache(model->pools().head);
+      const TokenId id = 3;
+      const TensorView hidden = make_view(memory.data(), DType::kF32, 1, static_cast<int>(row.size()));
+      return testing::hash_bits(
+          testing::to_host(model->ops(), model->head()->forward(hidden, {&id, 1}, 0, 0, cache)));
+    };
+    for (std::size_t i = 0; i < row.size() / 4; ++i) row[i] = 1024.0f;
+    const std::uint64_t loud = draft();
+    for (std::size_t i = 0; i < row.size() / 4; ++i) row[i] = 2048.0f;
+    EXPECT_EQ(draft() == loud, span == HeadNormSpan::kPerStream);
+  }
+}
+
+TEST_F(FlashProblems, OtherNumbersOfStreamsAreRefused) {
+  nlohmann::json json = config();
+  json["text_config"]["hc_count"] = 2;
+  set_config(json);
   try {
-    (void)load_host_weights(temp.path());
+    (void)load_host_weights(temp_.path());
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_THAT(error.what(), HasSubstr("flash-next"));
+    EXPECT_THAT(error.what(), HasSubstr("hc_count: expected 4, got 2"));
+  }
+}
+
+TEST_F(FlashProblems, ATableFileThatIsCutAfterOpeningIsOneErrorAtLoad) {
+  HostWeights weights = load_host_weights(temp_.path());
+  HostNgramTable& table = weights.layers[1].flash->ngram->table;
+  for (TableShard& shard : table.shards)
+    for (TableArray& array : shard.arrays) array.path = temp_.path() / "gone.safetensors";
+  const auto ops = make_reference_ops();
+  try {
+    (void)prepare_weights(*ops, weights);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_THAT(error.what(), HasSubstr("gone.safetensors"));
   }
 }
 

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
+#include "model/flash_host_weights.h"
 #include "tests/support/affine_quantise.h"
 #include "tests/support/models.h"
 
@@ -46,14 +48,33 @@ TEST(SyntheticGeometry, ShortensTheStackAndKeepsItsPattern) {
 }
 
 TEST(SyntheticGeometry, RefusesWhatItDoesNotKnow) {
-  EXPECT_EQ(refusal_of("flash-next", std::nullopt), ErrorCode::kUnsupported);
   EXPECT_EQ(refusal_of("q38-28b", std::nullopt), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refusal_of("small-dense", 3), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refusal_of("small-dense", 9), ErrorCode::kInvalidArgument);
   for (const std::string& name : synthetic_geometry_names()) {
-    if (name == "flash-next") continue;
     EXPECT_EQ(make_synthetic_geometry(name, 4).name, name);
   }
+}
+
+TEST(SyntheticGeometry, TheTableHasTheSizeAskedFor) {
+  EXPECT_THROW(make_synthetic_geometry("small-dense", std::nullopt, 1 << 20), Error);
+  const SyntheticWeights weights =
+      make_synthetic_weights(make_synthetic_geometry("small-flash", 4, 3 << 20).config, 1);
+  const HostNgramTable& table = weights.host.layers[1].flash->ngram->table;
+  EXPECT_NEAR(static_cast<double>(table.bytes), 3 << 20, 64 << 10);
+  const std::filesystem::path path = table.shards.front().arrays.front().path;
+  EXPECT_EQ(std::filesystem::file_size(path), table.bytes);
+}
+
+TEST(SyntheticWeights, TheTableGoesWithItsMemory) {
+  std::filesystem::path path;
+  {
+    const SyntheticWeights weights =
+        make_synthetic_weights(make_synthetic_geometry("small-flash", 4, 1 << 20).config, 1);
+    path = weights.host.layers[1].flash->ngram->table.shards.front().arrays.front().path;
+    EXPECT_TRUE(std::filesystem::exists(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(SyntheticWeights, BytesAreThoseOfTheModel) {

@@ -74,6 +74,21 @@ TEST(Tree, KernelsAndModelUseNoMathLibrary) { expect_kept(check_math_library, so
 TEST(Tree, NothingReassociatesOrFusesInSources) { expect_kept(check_arithmetic_switches, sources()); }
 TEST(Tree, NothingReassociatesOrFusesInBuildFiles) { expect_kept(check_arithmetic_switches, build_files()); }
 
+TEST(Tree, SharedModelCodeKnowsNoFlashNextParts) {  // structure.family_isolation
+  // What runs for every family; residual_form.cc chooses, weights.cc and the loaders bind.
+  for (const char* name :
+       {"decoder", "mtp_head", "layer", "attention", "gated_delta_net", "feed_forward", "plain_form"}) {
+    for (const char* extension : {".h", ".cc"}) {
+      const fs::path path = kRoot / "src/model" / (std::string(name) + extension);
+      if (!fs::exists(path)) continue;
+      const std::string text = read_text(path).text;
+      for (const char* part : {"model/flash_", "model/ngram_", "kernels/streams.h", "kernels/ngram.h",
+                               "kernels/sparse_attention.h"})
+        EXPECT_EQ(text.find(part), std::string::npos) << path << " includes " << part;
+    }
+  }
+}
+
 TEST(Tree, EveryFolderHasAShortReadme) {
   for (const auto& entry : fs::directory_iterator(kRoot / "src")) {
     if (!entry.is_directory()) continue;

@@ -43,6 +43,15 @@ class FaultyOps final : public Ops {
   void route_experts(const RouteExpertsParams& p) override { step(), inner_->route_experts(p); }
   void expert_mlp(const ExpertMlpParams& p) override { step(), inner_->expert_mlp(p); }
   void argmax_rows(const ArgmaxRowsParams& p) override { step(), inner_->argmax_rows(p); }
+  void grouped_rms_norm(const GroupedRmsNormParams& p) override { step(), inner_->grouped_rms_norm(p); }
+  void stream_silu(const StreamSiluParams& p) override { step(), inner_->stream_silu(p); }
+  void mix_streams(const MixStreamsParams& p) override { step(), inner_->mix_streams(p); }
+  void add_to_streams(const AddToStreamsParams& p) override { step(), inner_->add_to_streams(p); }
+  void ngram_gate(const NgramGateParams& p) override { step(), inner_->ngram_gate(p); }
+  void ngram_conv(const NgramConvParams& p) override { step(), inner_->ngram_conv(p); }
+  void index_prepare(const IndexPrepareParams& p) override { step(), inner_->index_prepare(p); }
+  void select_blocks(const SelectBlocksParams& p) override { step(), inner_->select_blocks(p); }
+  void attend_blocks(const AttendBlocksParams& p) override { step(), inner_->attend_blocks(p); }
 
  private:
   void step() {

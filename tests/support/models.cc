@@ -59,6 +59,20 @@ void append(std::vector<std::byte>& out, Ops& ops, const void* data, std::size_t
   if (bytes > 0) ops.download(out.data() + at, data, bytes);
 }
 
+/// The raw index key of position p, and the pooled key of the block that it completes.
+void append_index(std::vector<std::byte>& out, Ops& ops, const KvLayerView& view, const std::byte* page,
+                  int p) {
+  const auto slot = static_cast<std::size_t>(p % kKvPagePositions);
+  const std::size_t row = static_cast<std::size_t>(view.index_dim) * sizeof(std::int16_t);
+  append(out, ops, page + view.index_codes + slot * row, row);
+  append(out, ops, page + view.index_scales + slot * sizeof(float), sizeof(float));
+  if ((p + 1) % kIndexBlockPositions != 0) return;
+  for (int d = 0; d < view.index_dim; ++d) {
+    const std::size_t at = static_cast<std::size_t>(d) * kIndexPageBlocks + slot / kIndexBlockPositions;
+    append(out, ops, page + view.index_pooled + at * sizeof(float), sizeof(float));
+  }
+}
+
 void append_cache(std::vector<std::byte>& out, Ops& ops, const KvCache& cache) {
   const std::vector<KvPageRef> pages = cache.share_pages();
   for (int l = 0; l < cache.geometry().layers; ++l) {
@@ -73,6 +87,7 @@ void append_cache(std::vector<std::byte>& out, Ops& ops, const KvCache& cache) {
         append(out, ops, page + view.key_scales + slot * sizeof(float), sizeof(float));
         append(out, ops, page + view.value_scales + slot * sizeof(float), sizeof(float));
       }
+      if (view.index_dim > 0) append_index(out, ops, view, page, p);
     }
   }
 }
@@ -86,6 +101,8 @@ std::vector<std::byte> trunk_bytes(const SequenceState& state) {
   append(out, ops, state.recurrent().bytes().data(), state.recurrent().bytes().size_bytes());
   append(out, ops, state.last_hidden().data,
          static_cast<std::size_t>(state.geometry().hidden) * sizeof(float));
+  const auto* context = reinterpret_cast<const std::byte*>(state.context().data());
+  out.insert(out.end(), context, context + state.context().size() * sizeof(TokenId));
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/row_forms.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/gathered_head.h"
 #include "kernels/ops.h"
 
 namespace mererun::cpu {
@@ -46,11 +47,23 @@ class CpuOps final : public Ops {
   void route_experts(const RouteExpertsParams& p) override;
   void expert_mlp(const ExpertMlpParams& p) override;
   void argmax_rows(const ArgmaxRowsParams& p) override;
+  void grouped_rms_norm(const GroupedRmsNormParams& p) override;
+  void stream_silu(const StreamSiluParams& p) override;
+  void mix_streams(const MixStreamsParams& p) override;
+  void add_to_streams(const AddToStreamsParams& p) override;
+  void ngram_gate(const NgramGateParams& p) override;
+  void ngram_conv(const NgramConvParams& p) override;
+  void index_prepare(const IndexPrepareParams& p) override;
+  void select_blocks(const SelectBlocksParams& p) override;
+  void attend_blocks(const AttendBlocksParams& p) override;
 
  private:
   /// body over [0, n) on all workers, or on the caller alone when `elements` is too little to share.
   template <typename F>
   void share(int n, std::int64_t elements, F&& body);
+  /// body(row, first, last) over column ranges of every row.
+  template <typename F>
+  void share_columns(int rows, int columns, std::int64_t elements, F&& body);
   /// Scratch of at least the bytes for `shape`, one block a worker.
   void reserve_workers(const ScratchShape& shape);
   WorkerScratch worker(int w);
@@ -86,6 +99,10 @@ class CpuOps final : public Ops {
   std::vector<int> next_;
   Scratch assigned_rows_, assigned_weights_, hidden_, sums_;
   GatheredForm gate_form_, up_form_, down_form_;
+
+  Scratch index_scores_;
+  std::vector<std::vector<std::uint64_t>> index_keys_;  // one a worker
+  std::vector<GatheredHead> gathered_;                  // one a worker
 };
 
 }  // namespace mererun::cpu

@@ -104,6 +104,21 @@ struct KernelTable {
   /// Column blocks [begin, end) of all value heads; a head has ceil(value_dim / 16) of them.
   void (*delta_step)(const DeltaStepParams& p, int begin, int end, WorkerScratch scratch);
   void (*delta_replay)(const DeltaReplayParams& p, int begin, int end, WorkerScratch scratch);
+
+  // Flash-Next. Items [begin, end): a row has `groups` (norm) or 4 of them.
+  void (*grouped_rms_norm)(const GroupedRmsNormParams& p, int begin, int end);
+  void (*add_to_streams)(const AddToStreamsParams& p, int begin, int end);
+  void (*ngram_gate)(const NgramGateParams& p, int begin, int end);
+  void (*stream_silu)(const StreamSiluParams& p, int begin, int end);  // rows
+  /// Channels [first, last) of row t.
+  void (*mix_streams)(const MixStreamsParams& p, int t, int first, int last);
+  void (*ngram_conv)(const NgramConvParams& p, int t, int first, int last);
+  /// Items [begin, end): row t has heads + 1 of them.
+  void (*index_append)(const IndexPrepareParams& p, int begin, int end);
+  /// Complete blocks [begin, end); 2 index_dim floats of scratch.
+  void (*index_pool)(const IndexPrepareParams& p, int begin, int end, WorkerScratch scratch);
+  /// Scores of row t for every block of pages [begin, end): scores[64 * page + block].
+  void (*index_scores)(const SelectBlocksParams& p, int t, int begin, int end, float* scores);
 };
 
 /// Bytes a worker needs for the largest of these shapes.

@@ -7,8 +7,11 @@
 #include "kernels/delta.h"
 #include "kernels/experts.h"
 #include "kernels/linear.h"
+#include "kernels/ngram.h"
 #include "kernels/norm.h"
 #include "kernels/ops.h"
+#include "kernels/sparse_attention.h"
+#include "kernels/streams.h"
 #include "tensor/linear_source.h"
 
 namespace mererun::reference {
@@ -62,6 +65,15 @@ struct Loops {
   /// acc.
   void (*finish_experts)(const float* acc, const float* shared, const float* shared_gate,
                          const float* residual, float* out, int n) = nullptr;
+
+  void (*grouped_rms_norm)(const GroupedRmsNormParams&) = nullptr;
+  void (*stream_silu)(const StreamSiluParams&) = nullptr;
+  void (*mix_streams)(const MixStreamsParams&) = nullptr;
+  void (*add_to_streams)(const AddToStreamsParams&) = nullptr;
+  void (*ngram_gate)(const NgramGateParams&) = nullptr;
+  void (*ngram_conv)(const NgramConvParams&) = nullptr;
+  void (*index_prepare)(const IndexPrepareParams&, const Scratch&) = nullptr;  // 2 index_dim values
+  void (*select_blocks)(const SelectBlocksParams&, const Scratch&) = nullptr;  // one value per complete block
 };
 
 }  // namespace mererun::reference
@@ -77,5 +89,7 @@ void bind_attention(Loops& loops);
 void bind_delta(Loops& loops);
 void bind_experts(Loops& loops);
 void bind_misc(Loops& loops);
+void bind_streams(Loops& loops);
+void bind_index(Loops& loops);
 }  // namespace mererun::reference::MERERUN_REFERENCE_BUILD
 #endif

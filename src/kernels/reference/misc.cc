@@ -58,6 +58,8 @@ Loops loops() {
   bind_delta(all);
   bind_experts(all);
   bind_misc(all);
+  bind_streams(all);
+  bind_index(all);
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/gathered_head.h"
 #include "kernels/ops.h"
 #include "kernels/reference/loops.h"
 
@@ -59,6 +60,15 @@ class ReferenceOps final : public Ops {
   void route_experts(const RouteExpertsParams& p) override;
   void expert_mlp(const ExpertMlpParams& p) override;
   void argmax_rows(const ArgmaxRowsParams& p) override;
+  void grouped_rms_norm(const GroupedRmsNormParams& p) override;
+  void stream_silu(const StreamSiluParams& p) override;
+  void mix_streams(const MixStreamsParams& p) override;
+  void add_to_streams(const AddToStreamsParams& p) override;
+  void ngram_gate(const NgramGateParams& p) override;
+  void ngram_conv(const NgramConvParams& p) override;
+  void index_prepare(const IndexPrepareParams& p) override;
+  void select_blocks(const SelectBlocksParams& p) override;
+  void attend_blocks(const AttendBlocksParams& p) override;
 
  private:
   /// Working memory for at least `values` floats and a quantised [rows, in] input of `source`.
@@ -70,6 +80,7 @@ class ReferenceOps final : public Ops {
   std::vector<float> values_;
   std::vector<std::int16_t> codes_;
   std::vector<float> group_d_, group_sum_;
+  GatheredHead gathered_;
 };
 
 /// The build of the loops that needs nothing of the machine, and the one for AVX2 and FMA (x86-64 only).

@@ -9,6 +9,7 @@ namespace {
 #include "kernels/cpu/isa/common.h"
 #include "kernels/cpu/isa/delta.h"
 #include "kernels/cpu/isa/dense.h"
+#include "kernels/cpu/isa/flash.h"
 #include "kernels/cpu/isa/linear.h"
 #include "kernels/cpu/isa/rows.h"
 
@@ -33,5 +34,14 @@ constexpr KernelTable kTable = {
     .delta_prepare = delta_prepare,
     .delta_step = delta_step,
     .delta_replay = delta_replay,
+    .grouped_rms_norm = grouped_rms_norm,
+    .add_to_streams = add_to_streams,
+    .ngram_gate = ngram_gate,
+    .stream_silu = stream_silu,
+    .mix_streams = mix_streams,
+    .ngram_conv = ngram_conv,
+    .index_append = index_append,
+    .index_pool = index_pool,
+    .index_scores = index_scores,
 };
 }  // namespace

@@ -1,0 +1,162 @@
+#include "checkpoint/table_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/checkpoint/test_files.h"
+
+namespace mererun {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TempFolder;
+
+constexpr int kRows = 50;  // a shard
+constexpr int kCodes = 12, kScales = 4;
+
+/// Three shards of codes and scales, two of them in one file, with bytes that name row and column.
+class TableReaderTest : public ::testing::Test {
+ protected:
+  TableReaderTest() {
+    for (int s = 0; s < 3; ++s) {
+      const std::filesystem::path path = temp_.path() / (s < 2 ? "one.bin" : "two.bin");
+      std::string data = "head";
+      if (std::filesystem::exists(path)) {
+        std::ifstream old(path, std::ios::binary);
+        data.assign(std::istreambuf_iterator<char>(old), {});
+      }
+      TableShard shard;
+      for (const int width : {kCodes, kScales}) {
+        shard.arrays.push_back({path, data.size(), static_cast<std::uint64_t>(width)});
+        for (int r = 0; r < kRows; ++r)
+          for (int i = 0; i < width; ++i) data += byte_of(s * kRows + r, width == kCodes ? i : kCodes + i);
+      }
+      std::ofstream(path, std::ios::binary) << data;
+      shards_.push_back(std::move(shard));
+    }
+  }
+
+  static char byte_of(int row, int column) { return static_cast<char>(row * 31 + column * 7); }
+
+  static std::vector<std::byte> fetch(TableReader& reader, std::span<const std::int64_t> rows) {
+    std::vector<std::byte> out(rows.size() * reader.row_bytes());
+    reader.start(rows);
+    reader.finish(out);
+    return out;
+  }
+
+  ErrorCode code_of(const TableOptions& options = {}) {
+    try {
+      const TableReader reader(shards_, kRows, options);
+    } catch (const Error& error) {
+      message_ = error.what();
+      return error.code();
+    }
+    return ErrorCode::kInternal;
+  }
+
+  TempFolder temp_;
+  std::vector<TableShard> shards_;
+  std::string message_;
+};
+
+TEST_F(TableReaderTest, EveryMethodGivesTheSameBytes) {
+  std::vector<std::int64_t> rows;
+  for (int i = 0; i < 400; ++i) rows.push_back((i * 37 + i / 9) % (3 * kRows));
+  std::vector<std::byte> expected;
+  for (const std::int64_t row : rows)
+    for (int i = 0; i < kCodes + kScales; ++i)
+      expected.push_back(static_cast<std::byte>(byte_of(static_cast<int>(row), i)));
+  for (const TableMethod method : {TableMethod::kThreads, TableMethod::kMapped, TableMethod::kMemory}) {
+    for (const int cache : {0, 3, 1000}) {
+      TableReader reader(shards_, kRows, {.method = method, .threads = 3, .cache_rows = cache});
+      EXPECT_EQ(reader.rows(), 3 * kRows);
+      EXPECT_EQ(reader.row_bytes(), std::size_t{kCodes + kScales});
+      EXPECT_TRUE(fetch(reader, rows) == expected) << name_of(method) << " cache " << cache;
+      EXPECT_TRUE(fetch(reader, rows) == expected) << name_of(method) << " again, cache " << cache;
+      // One row at a time, as decoding asks.
+      for (std::size_t i = 0; i < 20; ++i) {
+        const auto one = fetch(reader, std::span(rows).subspan(i, 1));
+        EXPECT_TRUE(std::equal(one.begin(), one.end(),
+                               expected.begin() + static_cast<std::ptrdiff_t>(i * reader.row_bytes())));
+      }
+    }
+  }
+}
+
+TEST_F(TableReaderTest, RepeatsAreReadOnceAndRecentRowsNotAgain) {
+  TableReader reader(shards_, kRows, {.threads = 2, .cache_rows = 4});
+  const std::vector<std::int64_t> rows{7, 7, 120, 7, 120};
+  fetch(reader, rows);
+  EXPECT_EQ(reader.statistics().rows, 5u);
+  EXPECT_EQ(reader.statistics().distinct, 2u);
+  EXPECT_EQ(reader.statistics().reads, 4u) << "two arrays a row";
+  EXPECT_EQ(reader.statistics().bytes, 2u * (kCodes + kScales));
+  fetch(reader, rows);
+  EXPECT_EQ(reader.statistics().reads, 4u);
+  EXPECT_EQ(reader.statistics().cached, 2u);
+  const std::vector<std::int64_t> others{1, 2, 3, 4};  // push both out
+  fetch(reader, others);
+  fetch(reader, rows);
+  EXPECT_EQ(reader.statistics().reads, 4u + 8u + 4u);
+}
+
+TEST_F(TableReaderTest, AnAbandonedBatchLeavesNoTrace) {
+  TableReader reader(shards_, kRows, {.threads = 2});
+  const std::vector<std::int64_t> first{1, 2, 3}, second{99};
+  for (int i = 0; i < 50; ++i) {
+    reader.start(first);
+    EXPECT_EQ(fetch(reader, second)[0], static_cast<std::byte>(byte_of(99, 0)));
+  }
+}
+
+TEST_F(TableReaderTest, RowsOutsideTheTableAreRefused) {
+  TableReader reader(shards_, kRows, {});
+  for (const std::int64_t row : {std::int64_t{-1}, std::int64_t{3 * kRows}}) {
+    try {
+      reader.start({&row, 1});
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    }
+  }
+}
+
+TEST_F(TableReaderTest, AMissingOrShortFileIsOneErrorThatNamesIt) {
+  std::filesystem::resize_file(temp_.path() / "two.bin",
+                               std::filesystem::file_size(temp_.path() / "two.bin") - 1);
+  for (const TableMethod method : {TableMethod::kThreads, TableMethod::kMapped, TableMethod::kMemory}) {
+    EXPECT_EQ(code_of({.method = method}), ErrorCode::kCorruptData);
+    EXPECT_THAT(message_, HasSubstr("two.bin: expected at least 804 bytes of table, got 803"));
+  }
+  std::filesystem::remove(temp_.path() / "two.bin");
+  EXPECT_EQ(code_of(), ErrorCode::kNotFound);
+  EXPECT_THAT(message_, HasSubstr("two.bin"));
+  std::filesystem::create_directory(temp_.path() / "two.bin");
+  EXPECT_EQ(code_of(), ErrorCode::kIo) << "a folder is no table";
+}
+
+TEST_F(TableReaderTest, AFileThatShrinksLaterIsAnIoError) {
+  TableReader reader(shards_, kRows, {.cache_rows = 0});
+  std::filesystem::resize_file(temp_.path() / "two.bin", 10);
+  const std::vector<std::int64_t> rows{1, 2 * kRows + 5};
+  reader.start(rows);
+  std::vector<std::byte> out(rows.size() * reader.row_bytes());
+  try {
+    reader.finish(out);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("two.bin"));
+  }
+  // Rows of the other file are still served.
+  const std::vector<std::int64_t> good{1};
+  EXPECT_EQ(fetch(reader, good)[0], static_cast<std::byte>(byte_of(1, 0)));
+}
+
+}  // namespace
+}  // namespace mererun
