@@ -2,7 +2,8 @@
 //   prefix_cache_bench CHECKPOINT_FOLDER [CONVERSATION_TOKENS [PREFIX_TOKENS]]
 // Time to first token of a follow-up after a conversation (default 16,384 tokens) from the cache and cold;
 // memory of a snapshot against the formula of docs/prefix-cache.md, and of twenty turns against one; a stored
-// prefix (default 30,000 tokens) computed, and loaded from disk by a new engine. JSON on stdout.
+// prefix (default 30,000 tokens) computed, and loaded from disk by new engines. 0 leaves a part out. JSON on
+// stdout.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -75,26 +76,22 @@ Json measure_follow_up(Engine& engine, int tokens) {
   Ids talk = text_ids(engine, tokens);
   const GenerateResult first = ask(engine, talk, true, 16);
   talk.insert(talk.end(), first.ids.begin(), first.ids.end());
-  std::vector<double> warm, cold;
-  int reused = 0;
-  for (int i = 0; i < kRepeats; ++i) {  // arms alternate
-    Ids prompt = talk;
+  std::vector<double> warm;
+  GenerateResult hit;
+  Ids prompt;
+  for (int i = 0; i < kRepeats; ++i) {
+    prompt = talk;
     for (int k = 0; k < kFollowUp; ++k) prompt.push_back(100 + 41 * i + k);
-    const GenerateResult hit = ask(engine, prompt, true);
-    const GenerateResult miss = ask(engine, prompt, false);
-    if (hit.ids != miss.ids)
-      throw Error(ErrorCode::kInternal, "follow-up: expected equal tokens, got others");
+    hit = ask(engine, prompt, true);
     warm.push_back(first_token(hit));
-    cold.push_back(first_token(miss));
-    reused = hit.prefix.matched_tokens;
   }
-  const double ratio =
-      spread(cold)["medianSeconds"].get<double>() / spread(warm)["medianSeconds"].get<double>();
-  return {{"promptTokens", talk.size() + kFollowUp},
-          {"reusedTokens", reused},
+  const GenerateResult miss = ask(engine, prompt, false);
+  if (hit.ids != miss.ids) throw Error(ErrorCode::kInternal, "follow-up: expected equal tokens, got others");
+  return {{"promptTokens", prompt.size()},
+          {"reusedTokens", hit.prefix.matched_tokens},
           {"cached", spread(warm)},
-          {"cold", spread(cold)},
-          {"coldOverCached", ratio}};
+          {"coldSeconds", first_token(miss)},
+          {"coldOverCached", first_token(miss) / spread(warm)["medianSeconds"].get<double>()}};
 }
 
 std::uint64_t resident_bytes() {
@@ -136,55 +133,51 @@ Json measure_snapshot(const Snapshot& snapshot) {
 }
 
 /// A long conversation goes on for twenty turns: what the cache holds after the first and the last.
-Json measure_turns(const fs::path& folder, int tokens) {
-  const auto engine = Engine::load(options_for(folder, {}));
-  Ids talk = text_ids(*engine, tokens);
-  Json out{{"conversationTokens", tokens}};
-  for (int turn = 0; turn <= 20; ++turn) {
-    const GenerateResult result = ask(*engine, talk, true, 16);
-    if (turn == 0) {
-      out["bytesAfterOne"] = engine->prefix_cache().bytes();
-      const auto snapshot = engine->prefix_cache().peek(result.prompt_ids);
-      out["snapshot"] = measure_snapshot(*snapshot);
-    }
-    talk.insert(talk.end(), result.ids.begin(), result.ids.end());
+Json measure_turns(Engine& engine, const GenerateResult& first) {
+  const auto snapshot = engine.prefix_cache().peek(first.prompt_ids);
+  Json out{{"conversationTokens", first.prompt_ids.size()},
+           {"bytesAfterOne", engine.prefix_cache().bytes()},
+           {"snapshot", measure_snapshot(*snapshot)}};
+  Ids talk = first.prompt_ids;
+  Ids reply = first.ids;
+  for (int turn = 1; turn <= 20; ++turn) {
+    talk.insert(talk.end(), reply.begin(), reply.end());
     for (int k = 0; k < kFollowUp; ++k) talk.push_back(100 + 41 * turn + k);
+    reply = ask(engine, talk, true, 16).ids;
   }
-  out["bytesAfterTwenty"] = engine->prefix_cache().bytes();
-  out["snapshotsAfterTwenty"] = engine->prefix_cache().entries();
+  out["bytesAfterTwenty"] = engine.prefix_cache().bytes();
+  out["snapshotsAfterTwenty"] = engine.prefix_cache().entries();
   out["twentyOverOne"] = out["bytesAfterTwenty"].get<double>() / out["bytesAfterOne"].get<double>();
   return out;
 }
 
-Json measure_disk(const fs::path& folder, const fs::path& cache, int tokens) {
-  std::vector<double> computed, loaded;
+/// A long prompt computed by one engine, its memory, and the same prompt loaded from disk by others.
+void measure_prefix(Json& out, const fs::path& folder, const fs::path& cache, int tokens) {
+  GenerateResult miss;
   std::int64_t bytes = 0;
-  for (int i = 0; i < kRepeats; ++i) {
-    fs::remove_all(cache);
-    GenerateResult miss;
-    Ids prompt;
-    {
-      const auto engine = Engine::load(options_for(folder, cache));
-      prompt = text_ids(*engine, tokens);
-      prompt[0] = 50 + i;
-      miss = ask(*engine, prompt, true);
+  {
+    const auto engine = Engine::load(options_for(folder, cache));
+    miss = ask(*engine, text_ids(*engine, tokens), true);
+    if (engine->disk_store() != nullptr) {
       engine->disk_store()->flush();
       bytes = engine->disk_store()->statistics().bytes;
     }
+    out["memory"] = measure_turns(*engine, miss);
+  }
+  if (cache.empty()) return;
+  std::vector<double> loaded;
+  for (int i = 0; i < kRepeats; ++i) {
     const auto engine = Engine::load(options_for(folder, cache));
-    const GenerateResult hit = ask(*engine, prompt, true);
+    const GenerateResult hit = ask(*engine, miss.prompt_ids, true);
     if (hit.ids != miss.ids || hit.prefix.tier != "disk" || hit.prefix.matched_tokens != tokens)
       throw Error(ErrorCode::kInternal, "disk: expected an exact replay from disk, got something else");
-    computed.push_back(first_token(miss));
     loaded.push_back(first_token(hit));
   }
-  const double ratio =
-      spread(computed)["medianSeconds"].get<double>() / spread(loaded)["medianSeconds"].get<double>();
-  return {{"prefixTokens", tokens},
-          {"computed", spread(computed)},
-          {"loaded", spread(loaded)},
-          {"computedOverLoaded", ratio},
-          {"storeBytes", bytes}};
+  out["disk"] = {{"prefixTokens", tokens},
+                 {"computedSeconds", first_token(miss)},
+                 {"loaded", spread(loaded)},
+                 {"computedOverLoaded", first_token(miss) / spread(loaded)["medianSeconds"].get<double>()},
+                 {"storeBytes", bytes}};
 }
 
 }  // namespace
@@ -201,14 +194,12 @@ int main(int argc, char** argv) {
     const int conversation = argc > 2 ? std::atoi(argv[2]) : 16384;
     const int prefix = argc > 3 ? std::atoi(argv[3]) : 30000;
     Json out{{"commit", std::string(build_commit())}, {"contractVersion", kNumericContractVersion}};
-    {
+    if (conversation > 0) {
       const auto engine = Engine::load(options_for(argv[1], {}));
-      out["model"] = engine->resolved().id;
       out["backend"] = std::string(engine->backend_name());
       out["followUp"] = measure_follow_up(*engine, conversation);
     }
-    out["memory"] = measure_turns(argv[1], prefix);
-    if (is_disk_store_built()) out["disk"] = measure_disk(argv[1], cache, prefix);
+    if (prefix > 0) measure_prefix(out, argv[1], is_disk_store_built() ? cache : fs::path(), prefix);
     fs::remove_all(cache);
     fmt::print("{}\n", out.dump(2));
     return 0;

@@ -22,10 +22,10 @@ int main(int argc, char** argv) {
   try {
     const testing::TempFolder temp;
     const auto folder = testing::tiny_checkpoint_folder(temp, 4096, std::string_view(argv[1]) == "moe");
-    testing::PrefixWalkPlan plan{.steps = std::atoi(argv[2]), .conversations = 60, .replace_every = 8};
+    testing::PrefixWalkPlan plan{.steps = std::atoi(argv[2]), .conversations = 60, .replace_every = 20};
     if (is_disk_store_built()) plan.disk_folder = temp / "cache";
-    plan.restart_every = 500;
-    plan.budget_bytes = std::size_t{3} << 20;
+    plan.restart_every = 2000;
+    plan.budget_bytes = std::size_t{8} << 20;
     if (argc > 3) plan.seed = static_cast<std::uint64_t>(std::atoll(argv[3]));
     const Stopwatch watch;
     const testing::PrefixWalkResult r = testing::run_prefix_walk(folder, plan);

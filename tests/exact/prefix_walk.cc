@@ -141,6 +141,7 @@ class Walk {
     r.logprobs = 3;
     r.speculation = drafts ? Speculation::kOn : Speculation::kOff;
     r.full_depth = drafts;
+    r.block_size = 2 + random(4);
     return r;
   }
 
@@ -225,7 +226,7 @@ class Walk {
   }
 
   static constexpr int kTokens = 4;
-  static constexpr int kLong = 400;
+  static constexpr int kLong = 200;
   static constexpr int kLongest = 1100;
 
   PrefixWalkPlan plan_;
