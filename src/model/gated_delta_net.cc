@@ -30,7 +30,10 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
   const DeltaShape shape = delta_shape(config);
   const Activations::Delta d = pass.activations.delta(pass.rows);
 
-  const std::array<LinearParams::Target, 4> in{{{weights.in_proj_qkv.get(), d.qkv, {}},
+  // A lone verification logs its inputs where they are computed; among other segments they are copied.
+  const bool logs_in_place = segments.size() == 1 && segments[0].log != nullptr;
+  const TensorView qkv = logs_in_place ? segments[0].log->inputs : d.qkv;
+  const std::array<LinearParams::Target, 4> in{{{weights.in_proj_qkv.get(), qkv, {}},
                                                 {weights.in_proj_z.get(), d.z, {}},
                                                 {weights.in_proj_a.get(), d.a, {}},
                                                 {weights.in_proj_b.get(), d.b, {}}}};
@@ -38,7 +41,7 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
 
   for (const DeltaSegment& s : segments) {
     const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
-    const TensorView inputs = rows(d.qkv);
+    const TensorView inputs = rows(qkv);
     const TensorView k = s.log != nullptr ? s.log->k : rows(d.k);
     const TensorView alpha = s.log != nullptr ? s.log->alpha : rows(d.alpha);
     pass.ops.delta_prepare({.shape = shape,
@@ -66,8 +69,10 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
                          .out = rows(d.out)});
     if (s.log != nullptr) {
       // The window stays; its next content depends on how many rows will be accepted.
-      pass.ops.copy(s.log->inputs.data, inputs.data,
-                    static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(inputs.cols) * sizeof(float));
+      if (!logs_in_place)
+        pass.ops.copy(
+            s.log->inputs.data, inputs.data,
+            static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(inputs.cols) * sizeof(float));
     } else {
       pass.ops.advance_window({.window = s.window, .inputs = inputs});
     }

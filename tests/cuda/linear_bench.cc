@@ -29,7 +29,7 @@ constexpr Shape kShapes[] = {
 
 class Bench {
  public:
-  Bench(Report& report, double ceiling) : report_(report), ceiling_(ceiling), ops_({}) {}
+  Bench(Report& report, double ceiling) : report_(report), ceiling_(ceiling), ops_({}, CudaGraphs::kOff) {}
 
   void run(const RandomWeights& random, const Shape& shape) {
     std::vector<LinearHandle> weights;

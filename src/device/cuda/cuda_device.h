@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace mererun::cuda {
 
@@ -17,10 +18,16 @@ struct DeviceInfo {
   int driver = 0, runtime = 0;  // 13000: 13.0
 };
 
-/// GPUs this process can use; 0 without a driver. Never throws.
-int device_count();
+/// GPUs this process can use, by index, with what needs no context; or why there is none.
+struct DeviceList {
+  std::vector<DeviceInfo> devices;
+  std::string absence;
+};
+/// Never throws.
+DeviceList list_devices();
 
-/// Describes a GPU. Errors: kUnsupported without that GPU or below compute capability 8.0; kDevice.
+/// Makes a GPU current and describes it. Errors: kUnsupported without that GPU or below compute capability
+/// 8.0; kDevice.
 DeviceInfo device_info(int device);
 
 }  // namespace mererun::cuda

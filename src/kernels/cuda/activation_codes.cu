@@ -8,8 +8,8 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) code_rows_kernel(Matrix<const float> x, ActivationCodes to) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int t = static_cast<int>(blockIdx.y);
   const int first =
       (static_cast<int>(blockIdx.x) * (kThreads / 32) + static_cast<int>(threadIdx.x / 32)) * kCodeSpan;

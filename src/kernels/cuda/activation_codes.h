@@ -25,6 +25,11 @@ struct ActivationCodes {
     const int left = rows - block * kBlockColumns;
     return left < kBlockColumns ? left : kBlockColumns;
   }
+  /// 16-byte vectors of both arrays, from the first row to the last.
+  __host__ __device__ int code_vectors() const { return in / 32 * rows * 4; }
+  __host__ __device__ int side_vectors() const {
+    return in / group * (rows / kBlockColumns * kBlockColumns + ((rows % kBlockColumns + 1) & ~1)) / 2;
+  }
   __host__ __device__ std::int64_t codes_offset(int block) const {
     return static_cast<std::int64_t>(block) * (in / 32) * kBlockColumns * 4;
   }

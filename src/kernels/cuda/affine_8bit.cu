@@ -6,11 +6,10 @@ namespace mererun::cuda {
 
 void run_affine_8bit(const LaunchContext& context, AffineScratch& scratch,
                      std::span<const AffineTarget> targets, const ActivationCodes& x) {
-  run_staged<1, 8, true, false>(
-      context, scratch, targets[0].weight, x,
-      [&]<int kRowTiles>(std::integral_constant<int, kRowTiles>, int first_row, int columns) {
-        return make_linear_work<kRowTiles>(targets, first_row, columns);
-      });
+  run_staged<1, 8, true, false>(context, scratch, targets[0].weight, x,
+                                [&]<int kRowTiles>(std::integral_constant<int, kRowTiles>) {
+                                  return make_linear_work<kRowTiles>(targets);
+                                });
 }
 
 }  // namespace mererun::cuda

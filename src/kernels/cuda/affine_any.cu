@@ -6,8 +6,8 @@ namespace mererun::cuda {
 
 void run_affine_any(const LaunchContext& context, AffineScratch& scratch,
                     std::span<const AffineTarget> targets, const ActivationCodes& x) {
-  const auto make = [&]<int kRowTiles>(std::integral_constant<int, kRowTiles>, int first_row, int columns) {
-    return make_linear_work<kRowTiles>(targets, first_row, columns);
+  const auto make = [&]<int kRowTiles>(std::integral_constant<int, kRowTiles>) {
+    return make_linear_work<kRowTiles>(targets);
   };
   if (targets[0].weight.stored_bits == 4) {
     run_staged<1, 4, false, false>(context, scratch, targets[0].weight, x, make);

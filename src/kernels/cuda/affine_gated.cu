@@ -5,16 +5,14 @@ namespace mererun::cuda {
 
 void run_affine_gated(const LaunchContext& context, AffineScratch& scratch, const AffineView& gate,
                       const AffineView& up, const ActivationCodes& x, const TensorView& out) {
-  run_staged<2, 4, true, true>(context, scratch, gate, x, [&](auto, int first_row, int columns) {
+  run_staged<2, 4, true, true>(context, scratch, gate, x, [&](auto) {
     GatedWork work{};
     work.gate = gate.records;
     work.up = up.records;
     work.tile_bytes = gate.tile_bytes();
     work.out = matrix<float>(out);
-    work.out.data += first_row * work.out.stride;
     work.rows = gate.out;
     work.tiles = gate.tiles();
-    work.columns_used = columns;
     return work;
   });
 }

@@ -12,15 +12,17 @@ namespace mererun::cuda {
 struct AffineLaunch {
   AffineView layout;  // of all weights of the launch; `records` and `out` are the work's
   ActivationCodes x;
-  int block = 0;  // staged: the block of x, and the columns of it that are used
-  int first_column = 0, columns = 0;
+  // Staged: rows of x from first_row on, in pieces of kColumns. Blocks of all pieces that read the same
+  // weights are neighbours, so that the second-level cache serves all but one of them.
+  int first_row = 0, rows = 0, pieces = 1;
   int slices = 1, split = 1, groups_per_block = 0;
-  float* partials = nullptr;  // split > 1: [unit][split][row tile][columns * 16]
-  int* tickets = nullptr;     // split > 1: [unit], zero before and after
+  bool copies_input = false;  // gathered: all of x is copied to shared memory; else read through the cache
+  float* partials = nullptr;  // split > 1: [piece][unit][split][row tile][columns * 16]
+  int* tickets = nullptr;     // split > 1: [piece][unit], zero before and after
 };
 
 /// Work of a launch: units of kRowTiles row tiles. A type with
-///   kGathered                            activations are read by index through the cache, not staged
+///   kGathered                            activations are read by index, all of x staged or none
 ///   int units()
 ///   const uint8_t* tile(u, r)            records of row tile r of unit u
 ///   int columns(u), std::int64_t row(u, c)   gathered: columns of a unit and the row of x of each
@@ -30,7 +32,7 @@ struct AffineLaunch {
 /// comes.
 template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
 struct AffineKernel {
-  static constexpr int kWarps = affine_warps(kColumnTiles);
+  static constexpr int kWarps = affine_warps(kColumnTiles, kRowTiles);
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kHeld = affine_held(kColumnTiles, kRowTiles, kBits);
   static constexpr int kColumns = 8 * kColumnTiles;
@@ -43,11 +45,14 @@ struct AffineKernel {
   int lane, warp, team, member, members, part;
   int groups_first, group_begin, group_end;
   int first_unit, unit_stride;
+  int piece, first_row, columns;  // of this block: rows of x it works on
 
   uint4* staged_codes;
   float2* staged_sides;
   float* joins;  // [2][warps][kJoinFloats]: one is written while the other is still read
   int* flags;
+  const uint4* gathered_codes;  // all of x, in shared or global memory
+  const float2* gathered_sides;
 
   __device__ AffineKernel(const Work& w, const AffineLaunch& launch, std::uint8_t* shared)
       : work(w), p(launch) {
@@ -56,7 +61,11 @@ struct AffineKernel {
     members = p.slices / p.split;
     team = warp / members;
     member = warp % members;
-    part = static_cast<int>(blockIdx.x) % p.split;
+    piece = static_cast<int>(blockIdx.x) % p.pieces;
+    const int block = static_cast<int>(blockIdx.x) / p.pieces;
+    first_row = p.first_row + piece * kColumns;
+    columns = p.rows - piece * kColumns < kColumns ? p.rows - piece * kColumns : kColumns;
+    part = block % p.split;
     const int groups = p.layout.groups();
     const int slice = part * members + member;
     groups_first = numerics::slice_begin(part * members, p.slices, groups);
@@ -66,8 +75,10 @@ struct AffineKernel {
     flags = reinterpret_cast<int*>(joins + 2 * kWarps * kJoinFloats);
     staged_codes = reinterpret_cast<uint4*>(flags + 16);
     staged_sides = reinterpret_cast<float2*>(staged_codes + p.groups_per_block * p.layout.steps() * kVectors);
-    const int blocks = static_cast<int>(gridDim.x) / p.split;
-    first_unit = static_cast<int>(blockIdx.x) / p.split + team * blocks;
+    const int blocks = static_cast<int>(gridDim.x) / p.pieces / p.split;
+    gathered_codes = p.x.codes;
+    gathered_sides = p.x.sides;
+    first_unit = block / p.split + team * blocks;
     unit_stride = blocks * (kWarps / members);
   }
 
@@ -83,12 +94,14 @@ struct AffineKernel {
   /// the results that come of them: nothing stores those.
   __device__ void stage() {
     const int steps = p.layout.steps();
-    const int wide = p.x.columns_of(p.block);
+    const int block = first_row / kBlockColumns;
+    const int first_column = first_row % kBlockColumns;
+    const int wide = p.x.columns_of(block);
     const int groups =
         numerics::slice_begin((part + 1) * members, p.slices, p.layout.groups()) - groups_first;
-    const uint4* codes = p.x.codes + p.x.codes_offset(p.block) +
-                         (static_cast<std::int64_t>(groups_first) * steps * wide + p.first_column) * 4;
-    const int line = p.columns * 4;
+    const uint4* codes = p.x.codes + p.x.codes_offset(block) +
+                         (static_cast<std::int64_t>(groups_first) * steps * wide + first_column) * 4;
+    const int line = columns * 4;
     for (int i = static_cast<int>(threadIdx.x); i < groups * steps * line; i += kThreads) {
       const int step = i / line;
       const int at = i - step * line;
@@ -96,16 +109,32 @@ struct AffineKernel {
                    codes + static_cast<std::int64_t>(step) * wide * 4 + at);
     }
     const int padded = (wide + 1) & ~1;
-    const float2* sides = p.x.sides + p.x.sides_offset(p.block) +
-                          static_cast<std::int64_t>(groups_first) * padded + p.first_column;
-    for (int i = static_cast<int>(threadIdx.x); i < groups * p.columns; i += kThreads) {
-      const int g = i / p.columns;
-      staged_sides[g * kColumns + i - g * p.columns] =
-          sides[static_cast<std::int64_t>(g) * padded + i - g * p.columns];
+    const float2* sides =
+        p.x.sides + p.x.sides_offset(block) + static_cast<std::int64_t>(groups_first) * padded + first_column;
+    for (int i = static_cast<int>(threadIdx.x); i < groups * columns; i += kThreads) {
+      const int g = i / columns;
+      staged_sides[g * kColumns + i - g * columns] =
+          sides[static_cast<std::int64_t>(g) * padded + i - g * columns];
     }
     copy_commit();
     copy_wait<0>();
     __syncthreads();
+  }
+
+  /// All of x into shared memory, in the order it has.
+  __device__ void copy_input() {
+    const int codes = p.x.code_vectors();
+    const int sides = p.x.side_vectors();
+    auto* to = staged_codes;
+    for (int i = static_cast<int>(threadIdx.x); i < codes; i += kThreads) copy_async16(to + i, p.x.codes + i);
+    const auto* from = reinterpret_cast<const uint4*>(p.x.sides);
+    for (int i = static_cast<int>(threadIdx.x); i < sides; i += kThreads)
+      copy_async16(to + codes + i, from + i);
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    gathered_codes = to;
+    gathered_sides = reinterpret_cast<const float2*>(to + codes);
   }
 
   /// Where a lane finds the activations of a gathered unit: columns past the last repeat it.
@@ -127,13 +156,13 @@ struct AffineKernel {
 #pragma unroll
       for (int n = 0; n < kColumnTiles; ++n) {
         aim(8 * n + lane / 4, [&](int block, int c, int wide) {
-          at.codes[n] = p.x.codes + p.x.codes_offset(block) + c * 4 + lane % 4;
+          at.codes[n] = gathered_codes + p.x.codes_offset(block) + c * 4 + lane % 4;
           at.code_stride[n] = wide * 4;
         });
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           aim(8 * n + 2 * (lane % 4) + j, [&](int block, int c, int wide) {
-            at.sides[n][j] = p.x.sides + p.x.sides_offset(block) + c;
+            at.sides[n][j] = gathered_sides + p.x.sides_offset(block) + c;
             at.side_stride[n][j] = (wide + 1) & ~1;
           });
         }
@@ -143,7 +172,7 @@ struct AffineKernel {
 
   __device__ __forceinline__ uint4 read_activation(const Columns& at, int n, int step) const {
     if constexpr (Work::kGathered) {
-      return __ldg(at.codes[n] + static_cast<std::int64_t>(step) * at.code_stride[n]);
+      return *(at.codes[n] + static_cast<std::int64_t>(step) * at.code_stride[n]);
     } else {
       return staged_codes[(step - groups_first * (kCommon ? 2 : p.layout.steps())) * kVectors + 32 * n +
                           lane];
@@ -152,8 +181,8 @@ struct AffineKernel {
 
   __device__ __forceinline__ float4 read_activation_sides(const Columns& at, int n, int g) const {
     if constexpr (Work::kGathered) {
-      const float2 a = __ldg(at.sides[n][0] + static_cast<std::int64_t>(g) * at.side_stride[n][0]);
-      const float2 b = __ldg(at.sides[n][1] + static_cast<std::int64_t>(g) * at.side_stride[n][1]);
+      const float2 a = *(at.sides[n][0] + static_cast<std::int64_t>(g) * at.side_stride[n][0]);
+      const float2 b = *(at.sides[n][1] + static_cast<std::int64_t>(g) * at.side_stride[n][1]);
       return make_float4(a.x, a.y, b.x, b.y);
     } else {
       return *reinterpret_cast<const float4*>(staged_sides + (g - groups_first) * kColumns + 8 * n +
@@ -280,27 +309,37 @@ struct AffineKernel {
 
   __device__ __forceinline__ void store(int unit, int r, int i, int result, float value,
                                         float (&gates)[kColumnTiles * 4]) const {
+    int column = result / 16;
+    if constexpr (!Work::kGathered) {
+      if (column >= columns) return;
+      column += first_row;
+    }
     if constexpr (kPaired) {
       if (r == 0) {
         gates[i] = value;
       } else {
-        work.store_pair(unit, result / 16, result % 16, gates[i], value);
+        work.store_pair(unit, column, result % 16, gates[i], value);
       }
     } else {
-      work.store(unit, r, result / 16, result % 16, value);
+      work.store(unit, r, column, result % 16, value);
     }
   }
 
+  /// split > 1: where the parts of a unit meet.
+  __device__ __forceinline__ std::int64_t meeting(int unit, int units) const {
+    return static_cast<std::int64_t>(piece) * units + unit;
+  }
+
   /// split > 1: leaves this part's values and returns true in the team that arrives last.
-  __device__ __forceinline__ bool leave_part(int unit, const float (&acc)[kRowTiles][kColumnTiles][4],
+  __device__ __forceinline__ bool leave_part(std::int64_t at, const float (&acc)[kRowTiles][kColumnTiles][4],
                                              int& turn) const {
-    float* to = p.partials + (static_cast<std::int64_t>(unit) * p.split + part) * kRowTiles * kResults;
+    float* to = p.partials + (at * p.split + part) * kRowTiles * kResults;
     join(acc, turn, [&](int r, int, int result, float value) { to[r * kResults + result] = value; });
     __threadfence();
     team_barrier();
     if (member == 0 && lane == 0) {
-      const bool last = atomicAdd(p.tickets + unit, 1) == p.split - 1;
-      if (last) p.tickets[unit] = 0;
+      const bool last = atomicAdd(p.tickets + at, 1) == p.split - 1;
+      if (last) p.tickets[at] = 0;
       flags[team] = last;
     }
     team_barrier();
@@ -309,7 +348,7 @@ struct AffineKernel {
     return last;
   }
 
-  __device__ __forceinline__ void finish(int unit, const float (&acc)[kRowTiles][kColumnTiles][4],
+  __device__ __forceinline__ void finish(int unit, int units, const float (&acc)[kRowTiles][kColumnTiles][4],
                                          int& turn) const {
     float gates[kColumnTiles * 4];
     if (p.split == 1) {
@@ -317,8 +356,9 @@ struct AffineKernel {
            [&](int r, int i, int result, float value) { store(unit, r, i, result, value, gates); });
       return;
     }
-    if (!leave_part(unit, acc, turn)) return;
-    const float* from = p.partials + static_cast<std::int64_t>(unit) * p.split * kRowTiles * kResults;
+    const std::int64_t at = meeting(unit, units);
+    if (!leave_part(at, acc, turn)) return;
+    const float* from = p.partials + at * p.split * kRowTiles * kResults;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       for_own_results([&](int i, int result) {
@@ -377,8 +417,11 @@ struct AffineKernel {
     aim(cursor, units);
     Chunk next;
     load_next(next, cursor, units);
-    if constexpr (!Work::kGathered) {
+    if constexpr (Work::kGathered) {
+      if (p.copies_input) copy_input();
+    } else {
       wait_for_predecessor();
+      let_successor_start();
       stage();
     }
     int turn = 0;
@@ -401,14 +444,17 @@ struct AffineKernel {
           if (j < count) add_record(now[j], at, base + j, acc);
         }
       }
-      finish(unit, acc, turn);
+      finish(unit, units, acc, turn);
     }
   }
 
   __device__ void run_any(int units) {
     int turn = 0;
-    if constexpr (!Work::kGathered) {
+    if constexpr (Work::kGathered) {
+      if (p.copies_input) copy_input();
+    } else {
       wait_for_predecessor();
+      let_successor_start();
       stage();
     }
     for (int unit = first_unit; unit < units; unit += unit_stride) {
@@ -419,13 +465,15 @@ struct AffineKernel {
       for (int r = 0; r < kRowTiles; ++r) tile[r] = work.tile(unit, r);
       float acc[kRowTiles][kColumnTiles][4] = {};
       for (int g = group_begin; g < group_end; ++g) add_any(tile, at, g, acc);
-      finish(unit, acc, turn);
+      finish(unit, units, acc, turn);
     }
   }
 
   __device__ void run() {
-    let_successor_start();
-    if constexpr (Work::kGathered) wait_for_predecessor();  // the list of work is the predecessor's
+    if constexpr (Work::kGathered) {  // the list of work is the predecessor's
+      wait_for_predecessor();
+      let_successor_start();
+    }
     const int units = work.units();
     if constexpr (kCommon) {
       run_common(units);
@@ -436,7 +484,7 @@ struct AffineKernel {
 };
 
 template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
-__global__ void __launch_bounds__(32 * affine_warps(kColumnTiles), 1)
+__global__ void __launch_bounds__(32 * affine_warps(kColumnTiles, kRowTiles), 1)
     affine_kernel(const __grid_constant__ Work work, const __grid_constant__ AffineLaunch p) {
   extern __shared__ __align__(16) std::uint8_t affine_shared[];
   AffineKernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, Work>(work, p, affine_shared).run();

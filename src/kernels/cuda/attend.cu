@@ -89,7 +89,14 @@ __device__ void fold_query(const Shared& s, int query, int first) {
       sum = (((sum + w.x) + w.y) + w.z) + w.w;
     }
   } else {
-    for (int j = 0; j < count; ++j) sum = sum + weights[j];
+#pragma unroll
+    for (int j = 0; j < kKeys; j += 4) {
+      const float4 w = *reinterpret_cast<const float4*>(weights + j);
+      sum = j + 0 < count ? sum + w.x : sum;
+      sum = j + 1 < count ? sum + w.y : sum;
+      sum = j + 2 < count ? sum + w.z : sum;
+      sum = j + 3 < count ? sum + w.w : sum;
+    }
   }
   own.tile_l = sum;
   if (kSpan == AttendSpan::kTile) return;
@@ -156,14 +163,28 @@ __device__ void add_values(const Attend& p, const Shared& s, int d, int from, in
       }
     }
   } else {
-    for (int j = 0; j < kKeys; ++j) {
-      const float x = static_cast<float>(codes[j * value_stride]);
+    // Keys of this tile that each query sees; what lies past the last one is staged as zeros.
+    int seen[kHeld], most = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      seen[i] = i < live ? s.queries[from + i].visible - first : 0;
+      most = seen[i] > most ? seen[i] : most;
+    }
+    most = most < kKeys ? most : kKeys;
+#pragma unroll 2
+    for (int j = 0; j < most; j += 4) {
+      float x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(codes[(j + i) * value_stride]);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (i >= live) break;
-        // A key past the row's own position is no part of the sum.
-        if (j < s.queries[from + i].visible - first)
-          o[i] = nm::fma_f32(s.scaled[(from + i) * kKeys + j], x, o[i]);
+        const float4 w = *reinterpret_cast<const float4*>(s.scaled + (from + i) * kKeys + j);
+        // A key past the row's own position is no part of the sum: selected, not multiplied by zero.
+        o[i] = j + 0 < seen[i] ? nm::fma_f32(w.x, x[0], o[i]) : o[i];
+        o[i] = j + 1 < seen[i] ? nm::fma_f32(w.y, x[1], o[i]) : o[i];
+        o[i] = j + 2 < seen[i] ? nm::fma_f32(w.z, x[2], o[i]) : o[i];
+        o[i] = j + 3 < seen[i] ? nm::fma_f32(w.w, x[3], o[i]) : o[i];
       }
     }
   }
@@ -228,8 +249,8 @@ __device__ void finish(const Attend& p, const Shared& s, int queries, int kv_hea
 template <AttendSpan kSpan>
 __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_constant__ Attend p) {
   extern __shared__ __align__(16) float attend_shared[];
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int dim = p.cache.head_dim;
   const int tid = static_cast<int>(threadIdx.x);
   const int chunk = static_cast<int>(blockIdx.x);
@@ -295,8 +316,8 @@ __device__ __forceinline__ Partial folded(const Partial& left, const Partial& ne
 /// Folds the partials of one (row, head), left to right, and applies the gate; threads over dims.
 template <AttendSpan kSpan>
 __global__ void __launch_bounds__(kAttendThreads) attend_fold_kernel(const __grid_constant__ Attend p) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int dim = p.cache.head_dim;
   const int head = static_cast<int>(blockIdx.x);
   const int t = static_cast<int>(blockIdx.y);

@@ -59,8 +59,8 @@ __device__ void append(std::byte* page, std::size_t codes, std::size_t scales, i
 /// One warp: a query head, a key head or a value head of one row.
 __global__ void __launch_bounds__(kThreads) attention_prepare_kernel(Prepare p) {
   extern __shared__ float heads_shared[];
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int dim = p.cache.head_dim;
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int t = static_cast<int>(blockIdx.y);

@@ -17,31 +17,38 @@ std::size_t extent(const TensorView& v) {
 }  // namespace
 
 ActivationCodes CodedRows::of(const LaunchContext& context, const TensorView& x, int group) {
-  const Form& form = forms_[group];
-  if (form.is_current && is_same(form.view, x)) return form.codes;
+  Forms& forms = forms_[group];
+  for (int i = 0; i < 2; ++i) {
+    if (!forms.form[i].is_current || !is_same(forms.form[i].view, x)) continue;
+    forms.latest = i;
+    return forms.form[i].codes;
+  }
   const ActivationCodes codes = prepare(context, x, group);
   run_code_rows(context, x, codes);
   return codes;
 }
 
 ActivationCodes CodedRows::prepare(const LaunchContext& context, const TensorView& x, int group) {
-  Form& form = forms_[group];
+  Forms& forms = forms_[group];
+  forms.latest = 1 - forms.latest;
+  Form& form = forms.form[forms.latest];
   form.view = x;
   form.codes.rows = x.rows;
   form.codes.in = x.cols;
   form.codes.group = group;
-  form.codes.codes = static_cast<uint4*>(form.code_memory.get(codes_bytes(x.rows, x.cols), context.stream));
-  form.codes.sides =
-      static_cast<float2*>(form.side_memory.get(sides_bytes(x.rows, x.cols, group), context.stream));
+  form.codes.codes = static_cast<uint4*>(form.code_memory.get(codes_bytes(x.rows, x.cols), context));
+  form.codes.sides = static_cast<float2*>(form.side_memory.get(sides_bytes(x.rows, x.cols, group), context));
   form.is_current = true;
   return form.codes;
 }
 
 void CodedRows::forget(const void* data, std::size_t bytes) {
   const auto* begin = static_cast<const unsigned char*>(data);
-  for (auto& [group, form] : forms_) {
-    const auto* own = static_cast<const unsigned char*>(form.view.data);
-    if (begin < own + extent(form.view) && own < begin + bytes) form.is_current = false;
+  for (auto& [group, forms] : forms_) {
+    for (Form& form : forms.form) {
+      const auto* own = static_cast<const unsigned char*>(form.view.data);
+      if (begin < own + extent(form.view) && own < begin + bytes) form.is_current = false;
+    }
   }
 }
 

@@ -8,12 +8,13 @@
 
 namespace mererun::cuda {
 
-/// The coded forms of activation rows, one per group size. The form of a view is kept until something writes
-/// to its memory, so that linears in a row that share an input round it once.
+/// The coded forms of activation rows, two per group size. The form of a view is kept until something writes
+/// to its memory or two others have been coded, so that linears that share an input round it once, also where
+/// another one comes between them.
 class CodedRows {
  public:
-  /// Codes of x in groups of `group`, queued if they are not there yet. Valid until the next call with the
-  /// same group size.
+  /// Codes of x in groups of `group`, queued if they are not there yet. Valid until the second next
+  /// call with the same group size.
   ActivationCodes of(const LaunchContext& context, const TensorView& x, int group);
 
   /// Where an op that writes `x` may leave its codes: they count as current from here on.
@@ -30,7 +31,11 @@ class CodedRows {
     DeviceScratch code_memory, side_memory;
     bool is_current = false;
   };
-  std::map<int, Form> forms_;
+  struct Forms {
+    Form form[2];
+    int latest = 0;
+  };
+  std::map<int, Forms> forms_;
 };
 
 }  // namespace mererun::cuda

@@ -1,5 +1,9 @@
 #include "kernels/cuda/cuda_ops.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -17,6 +21,7 @@ namespace mererun::cuda {
 
 namespace {
 
+constexpr std::size_t kCopiedByKernel = std::size_t{4} << 20;
 constexpr int kCommonGroup = 64;  // the group size whose codes a norm leaves for the linears after it
 
 const CudaWeight& own(const LinearWeight* weight) {
@@ -45,7 +50,7 @@ void tell_converted(const std::function<void(const void*, std::size_t)>& tell, c
 
 }  // namespace
 
-CudaOps::CudaOps(const CudaOptions& options)
+CudaOps::CudaOps(const CudaOptions& options, CudaGraphs graphs)
     : device_(device_info(options.device)),
       context_{.stream = stream_.get(),
                .device = options.device,
@@ -53,45 +58,80 @@ CudaOps::CudaOps(const CudaOptions& options)
                .shared_bytes_per_block = device_.shared_bytes_per_block,
                .shared_bytes_per_processor = device_.shared_bytes_per_processor,
                .early_start = device_.major >= 9},
+      direct_(context_),
       on_converted_(options.on_converted),
-      weights_(context_, stream_) {}
+      weights_(direct_, stream_) {
+  if (graphs == CudaGraphs::kOn) queue_ = std::make_shared<LaunchQueue>(stream_.get(), [this] { settle(); });
+  context_.queue = queue_.get();
+}
 
-CudaOps::~CudaOps() { cudaStreamSynchronize(stream_.get()); }
+CudaOps::~CudaOps() {
+  if (queue_) {
+    queue_->flush_quietly();
+    queue_->detach();  // buffers may outlive this
+  }
+  cudaStreamSynchronize(stream_.get());
+}
 
 Buffer CudaOps::allocate(std::size_t bytes) {
-  Buffer buffer = allocate_device(bytes);
-  zero(buffer.data(), bytes);
-  return buffer;
+  Buffer memory = allocate_device(bytes);
+  zero(memory.data(), bytes);
+  if (!queue_ || bytes == 0) return memory;
+  // Kernels that wait in the queue may use the memory: they go first.
+  void* data = memory.data();
+  auto owner = std::make_shared<Buffer>(std::move(memory));
+  return Buffer(data, bytes, [queue = queue_, owner](void*) {
+    queue->flush_quietly();
+    *owner = Buffer();
+  });
+}
+
+void CudaOps::flush() {
+  settle();
+  context_.flush();
 }
 
 void CudaOps::upload(void* device, const void* host, std::size_t bytes) {
   if (bytes == 0) return;
   coded_.forget(device, bytes);
+  flush();
   check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.get()), "cuda upload");
 }
 
 void CudaOps::download(void* host, const void* device, std::size_t bytes) {
   if (bytes == 0) return;
+  flush();
   check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_.get()), "cuda download");
   stream_.synchronize();
 }
 
 void CudaOps::copy(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  settle();
   coded_.forget(to, bytes);
+  if (queue_ && bytes <= kCopiedByKernel) {  // stays in line with the kernels around it
+    run_copy_bytes(context_, to, from, bytes);
+    return;
+  }
+  flush();
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()), "cuda copy");
 }
 
 void CudaOps::zero(void* device, std::size_t bytes) {
   if (bytes == 0) return;
   coded_.forget(device, bytes);
+  flush();
   check(cudaMemsetAsync(device, 0, bytes, stream_.get()), "cuda zero");
 }
 
-void CudaOps::synchronize() { stream_.synchronize(); }
+void CudaOps::synchronize() {
+  flush();
+  stream_.synchronize();
+}
 
 LinearHandle CudaOps::prepare_linear(const LinearSource& source) {
   validate(source);
+  flush();
   auto weight = weights_.convert(source);
   tell_converted(on_converted_, source);
   return weight;
@@ -99,6 +139,7 @@ LinearHandle CudaOps::prepare_linear(const LinearSource& source) {
 
 LinearHandle CudaOps::prepare_embedding(const LinearSource& source) {
   validate(source);
+  flush();
   auto weight = weights_.copy_embedding(source);
   tell_converted(on_converted_, source);
   return weight;
@@ -120,7 +161,7 @@ void CudaOps::rms_norm(const RmsNormParams& p) {
   if (p.x.rows == 0) return;
   writes(p.out);
   ActivationCodes codes;
-  if (can_code_rms_norm(p.out.cols) && p.out.cols % kCommonGroup == 0) {
+  if (can_code_rms_norm(p.out.cols) && p.out.cols % kCommonGroup == 0 && p.out.data != p.x.data) {
     codes = coded_.prepare(context_, p.out, kCommonGroup);
   }
   run_rms_norm(context_, p, codes);
@@ -170,7 +211,8 @@ void CudaOps::gated_linear(const GatedLinearParams& p) {
   if (p.x.rows == 0) return;
   const CudaWeight& gate = own(p.gate);
   const CudaWeight& up = own(p.up);
-  if (gate.is_affine() && up.is_affine() && can_pair(gate.affine(), up.affine())) {
+  if (p.x.rows <= kMostPairedRows && gate.is_affine() && up.is_affine() &&
+      can_pair(gate.affine(), up.affine())) {
     writes(p.out);
     run_affine_gated(context_, affine_, gate.affine(), up.affine(),
                      coded_.of(context_, p.x, gate.affine().group), p.out);
@@ -207,7 +249,7 @@ void CudaOps::attend(const AttendParams& p) {
   if (p.q.rows == 0) return;
   writes(p.out);
   const AttendPlan plan = plan_attend(p.cache, p.heads, p.q.rows, context_.multiprocessors);
-  run_attend(context_, p, plan, attend_parts_.get_array<float>(plan.partial_floats, stream_.get()));
+  run_attend(context_, p, plan, attend_parts_.get_array<float>(plan.partial_floats, context_));
 }
 
 void CudaOps::delta_prepare(const DeltaPrepareParams& p) {
@@ -215,27 +257,48 @@ void CudaOps::delta_prepare(const DeltaPrepareParams& p) {
   if (p.inputs.rows == 0) return;
   writes(p.q, p.k, p.v, p.alpha, p.beta);
   run_delta_prepare(context_, p);
+  is_prepared_ = true;
 }
 
 void CudaOps::delta_step(const DeltaStepParams& p) {
   validate(p);
   if (p.q.rows == 0) return;
+  const bool state_is_settled = is_prepared_;  // what ran last wrote no state
   writes(p.out, p.u, p.state);
-  run_delta_step(context_, p);
+  run_delta_step(context_, p, state_is_settled);
 }
 
 void CudaOps::delta_replay(const DeltaReplayParams& p) {
   validate(p);
   if (p.k.rows == 0) return;
-  writes(p.state);
-  run_delta_replay(context_, p);
+  const bool fits = replays_.empty() || (replays_.size() < kMostReplays && same_replay(replays_[0], p));
+  const bool repeats = std::any_of(replays_.begin(), replays_.end(),
+                                   [&](const auto& other) { return other.state.data == p.state.data; });
+  if (!fits || repeats) settle();
+  coded_.forget(p.state);
+  replays_.push_back(p);
+  if (queue_ == nullptr) settle();
 }
 
 void CudaOps::advance_window(const AdvanceWindowParams& p) {
   validate(p);
   if (p.inputs.rows == 0 || p.window.rows == 0) return;
-  writes(p.window);
-  run_advance_window(context_, p);
+  const bool fits = windows_.empty() || (windows_.size() < kMostReplays && same_window(windows_[0], p));
+  const bool repeats = std::any_of(windows_.begin(), windows_.end(),
+                                   [&](const auto& other) { return other.window.data == p.window.data; });
+  if (!fits || repeats) settle();
+  coded_.forget(p.window);
+  windows_.push_back(p);
+  if (queue_ == nullptr) settle();
+}
+
+void CudaOps::settle() {
+  is_prepared_ = false;
+  // Taken out first: a launch that fails must not come again.
+  const auto replays = std::exchange(replays_, {});
+  const auto windows = std::exchange(windows_, {});
+  if (!replays.empty()) run_delta_replay(context_, replays);
+  if (!windows.empty()) run_advance_window(context_, windows);
 }
 
 void CudaOps::route_experts(const RouteExpertsParams& p) {
@@ -265,13 +328,13 @@ void CudaOps::expert_mlp(const ExpertMlpParams& p) {
   const int assignments = p.x.rows * p.ids.cols;
   const int width = expert_width(p.x.rows);
   const auto ints = expert_list_ints(assignments, gate.experts(), width);
-  const ExpertList list = lay_expert_list(expert_ints_.get_array<int>(ints, stream_.get()), p.x.rows,
-                                          p.ids.cols, gate.experts(), width);
+  const ExpertList list = lay_expert_list(expert_ints_.get_array<int>(ints, context_), p.x.rows, p.ids.cols,
+                                          gate.experts(), width);
   run_expert_list(context_, matrix<const int>(p.ids), list);
 
   const auto view = [&](DeviceScratch& memory, int cols) {
     const auto count = static_cast<std::size_t>(assignments) * static_cast<std::size_t>(cols);
-    return make_view(memory.get_array<float>(count, stream_.get()), DType::kF32, assignments, cols);
+    return make_view(memory.get_array<float>(count, context_), DType::kF32, assignments, cols);
   };
   const TensorView hidden = view(expert_gate_, gate.out());
   writes(hidden);
@@ -295,17 +358,41 @@ void CudaOps::argmax_rows(const ArgmaxRowsParams& p) {
   writes(p.ids);
   const auto parts =
       static_cast<std::size_t>(p.logits.rows) * static_cast<std::size_t>(argmax_parts(p.logits.cols));
-  run_argmax_rows(context_, p, argmax_parts_.get_array<ArgmaxPart>(parts, stream_.get()));
+  run_argmax_rows(context_, p, argmax_parts_.get_array<ArgmaxPart>(parts, context_));
 }
 
 }  // namespace mererun::cuda
 
 namespace mererun {
 
-std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
-  return std::make_unique<cuda::CudaOps>(options);
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options, CudaGraphs graphs) {
+  return std::make_unique<cuda::CudaOps>(options, graphs);
 }
 
-int cuda_device_count() { return cuda::device_count(); }
+std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
+  return make_cuda_ops(options, CudaGraphs::kOn);
+}
+
+CudaPresence find_cuda_devices() {
+  CudaPresence present;
+  const cuda::DeviceList list = cuda::list_devices();
+  for (const cuda::DeviceInfo& info : list.devices)
+    present.devices.push_back({info.name, info.major, info.minor});
+  present.absence = list.absence;
+  return present;
+}
+
+int cuda_device_count() { return static_cast<int>(cuda::list_devices().devices.size()); }
+
+std::optional<DeviceDescription> describe_gpu(const Ops& ops) {
+  const auto* mine = dynamic_cast<const cuda::CudaOps*>(&ops);
+  if (mine == nullptr) return std::nullopt;
+  const cuda::DeviceInfo& device = mine->device();
+  return DeviceDescription{
+      .name = device.name,
+      .driver = fmt::format("CUDA driver {}.{}", device.driver / 1000, device.driver % 1000 / 10),
+      .memory_bytes = device.memory_bytes,
+      .free_bytes = device.free_bytes};
+}
 
 }  // namespace mererun

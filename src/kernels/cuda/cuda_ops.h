@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_stream.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/expert_list.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/weight_upload.h"
+#include "kernels/cuda_device.h"
 #include "kernels/ops.h"
 
 namespace mererun::cuda {
@@ -21,7 +23,7 @@ namespace mererun::cuda {
 /// they made.
 class CudaOps final : public Ops {
  public:
-  explicit CudaOps(const CudaOptions& options);
+  CudaOps(const CudaOptions& options, CudaGraphs graphs);
   ~CudaOps() override;
 
   std::string_view name() const override { return "cuda"; }
@@ -53,24 +55,37 @@ class CudaOps final : public Ops {
 
   const DeviceInfo& device() const { return device_; }
   const Stream& stream() const { return stream_; }
+  /// Null without graphs.
+  const LaunchQueue* queue() const { return queue_.get(); }
 
  private:
   /// Declares the outputs of the op at hand: coded forms of what lies there are void.
   template <typename... Views>
   void writes(const Views&... views) {
+    settle();
     (coded_.forget(views), ...);
   }
   /// out[p] = weight[expert of p] · x[row of p], x in f32.
   void multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
                         const TensorView& x, const TensorView& out);
 
+  /// Launches the replays and window moves that were put off: a commit calls them layer by layer, and layers
+  /// of one shape share a launch.
+  void settle();
+  /// Hands everything to the driver.
+  void flush();
+
   DeviceInfo device_;
   Stream stream_;
-  LaunchContext context_;
+  std::shared_ptr<LaunchQueue> queue_;  // null: no graphs; also held by buffers
+  LaunchContext context_, direct_;      // direct_: past the queue
   std::function<void(const void*, std::size_t)> on_converted_;
   WeightUpload weights_;
   CodedRows coded_;
   AffineScratch affine_;
+  std::vector<DeltaReplayParams> replays_;
+  std::vector<AdvanceWindowParams> windows_;
+  bool is_prepared_ = false;  // the last kernel is delta_prepare's
   DeviceScratch argmax_parts_, attend_parts_, expert_ints_, expert_gate_, expert_up_, expert_out_;
 };
 

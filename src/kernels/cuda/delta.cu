@@ -34,10 +34,84 @@ __device__ float convolved(const Prepare& p, int t, int channel) {
   return nm::silu_f32(acc);
 }
 
-/// One warp: a query head, a key head, 32 value channels, or 32 gates of one row.
-__global__ void __launch_bounds__(kThreads) delta_prepare_kernel(Prepare p) {
-  let_successor_start();
+/// The same for kCount channels `kStride` apart with the usual number of taps: every load is under way before
+/// the first is used.
+constexpr int kUsualTaps = 4;
+template <int kCount, int kStride>
+__device__ __forceinline__ void convolve_usual(const Prepare& p, int t, int channel,
+                                               const float (&taps)[kCount][kUsualTaps],
+                                               float (&out)[kCount]) {
+  float x[kCount][kUsualTaps];
+#pragma unroll
+  for (int j = 0; j < kUsualTaps; ++j) {
+    const int source = t - kUsualTaps + 1 + j;
+    const float* row = source >= 0 ? p.inputs.row(source) : p.window.row(source + kUsualTaps - 1);
+#pragma unroll
+    for (int m = 0; m < kCount; ++m) x[m][j] = row[channel + m * kStride];
+  }
+#pragma unroll
+  for (int m = 0; m < kCount; ++m) {
+    float acc = 0;
+#pragma unroll
+    for (int j = 0; j < kUsualTaps; ++j) acc = nm::fma_f32(taps[m][j], x[m][j], acc);
+    out[m] = nm::silu_f32(acc);
+  }
+}
+template <int kCount, int kStride>
+__device__ __forceinline__ void load_taps(const Prepare& p, int channel, float (&taps)[kCount][kUsualTaps]) {
+#pragma unroll
+  for (int j = 0; j < kUsualTaps; ++j) {
+#pragma unroll
+    for (int m = 0; m < kCount; ++m) taps[m][j] = p.conv.row(j)[channel + m * kStride];
+  }
+}
+
+/// The usual shape, heads of 128 and 4 taps. One warp: a query head, a key head, 128 value channels, or 32
+/// gates of one row.
+__global__ void __launch_bounds__(kThreads) delta_prepare_usual_kernel(Prepare p) {
+  constexpr int kDim = 128, kHeld = kDim / 32;
+  const int t = static_cast<int>(blockIdx.y);
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const int item = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
+  const int heads = p.shape.key_heads;
+  const int blocks = p.channels / kDim;  // queries, keys, values
+  const int first = item * kDim + lane;
+  float taps[kHeld][kUsualTaps] = {};
+  if (item < blocks) load_taps<kHeld, 32>(p, first, taps);
   wait_for_predecessor();
+  let_successor_start();
+  if (item < blocks) {
+    float x[kHeld];
+    convolve_usual<kHeld, 32>(p, t, first, taps, x);
+    if (item >= 2 * heads) {
+      float* out = p.v.row(t) + (first - 2 * p.key_width);
+#pragma unroll
+      for (int m = 0; m < kHeld; ++m) out[32 * m] = x[m];
+      return;
+    }
+    float acc = 0;
+#pragma unroll
+    for (int m = 0; m < kHeld; ++m) acc = nm::fma_f32(x[m], x[m], acc);
+    const float norm = nm::rsqrt_f32(__shfl_sync(kAllLanes, join_lanes(acc), 0) + nm::kL2NormEps);
+    const bool is_query = item < heads;
+    float* out = is_query ? p.q.row(t) + first : p.k.row(t) + (first - p.key_width);
+#pragma unroll
+    for (int m = 0; m < kHeld; ++m) {
+      const float unit = x[m] * norm;
+      out[32 * m] = is_query ? unit * p.query_scale : unit;
+    }
+    return;
+  }
+  const int h = (item - blocks) * 32 + lane;
+  if (h >= p.shape.value_heads) return;
+  p.alpha.row(t)[h] = nm::delta_decay(p.a_log[h], p.a.row(t)[h], p.dt_bias[h]);
+  p.beta.row(t)[h] = nm::sigmoid_f32(p.b.row(t)[h]);
+}
+
+/// Any shape. One warp: a query head, a key head, 32 value channels, or 32 gates of one row.
+__global__ void __launch_bounds__(kThreads) delta_prepare_kernel(Prepare p) {
+  wait_for_predecessor();
+  let_successor_start();
   const int t = static_cast<int>(blockIdx.y);
   const int lane = static_cast<int>(threadIdx.x & 31);
   int item = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
@@ -48,22 +122,6 @@ __global__ void __launch_bounds__(kThreads) delta_prepare_kernel(Prepare p) {
     const int dim = p.shape.key_dim;
     const int first = (is_query ? 0 : p.key_width) + head * dim;
     float* out = (is_query ? p.q : p.k).row(t) + head * dim;
-    constexpr int kHeld = 4;
-    if (dim == 32 * kHeld) {
-      float x[kHeld];
-#pragma unroll
-      for (int m = 0; m < kHeld; ++m) x[m] = convolved(p, t, first + lane + 32 * m);
-      float acc = 0;
-#pragma unroll
-      for (int m = 0; m < kHeld; ++m) acc = nm::fma_f32(x[m], x[m], acc);
-      const float norm = nm::rsqrt_f32(__shfl_sync(kAllLanes, join_lanes(acc), 0) + nm::kL2NormEps);
-#pragma unroll
-      for (int m = 0; m < kHeld; ++m) {
-        const float unit = x[m] * norm;
-        out[lane + 32 * m] = is_query ? unit * p.query_scale : unit;
-      }
-      return;
-    }
     // Each lane writes and reads back its own elements.
     const float sum = warp_reduce(dim, [&](float acc, int i) {
       const float x = convolved(p, t, first + i);
@@ -90,43 +148,64 @@ __global__ void __launch_bounds__(kThreads) delta_prepare_kernel(Prepare p) {
   p.beta.row(t)[h] = nm::sigmoid_f32(p.b.row(t)[h]);
 }
 
-struct Replay {
+/// Logged rows and states of up to kMostReplays layers of one shape.
+struct Replays {
   int key_dim, value_dim, heads_per_key, rows;
-  std::int64_t elements;
-  Matrix<const float> k, u, alpha;
-  Matrix<float> state;
+  std::int64_t elements;  // of one state
+  std::int64_t k_stride, u_stride, alpha_stride, state_stride;
+  struct Layer {
+    const float *k, *u, *alpha;
+    float* state;
+  };
+  Layer layers[kMostReplays];
 };
 
-/// One element of the state through all logged rows.
-__global__ void __launch_bounds__(kThreads) delta_replay_kernel(Replay p) {
-  let_successor_start();
+/// One element of a state through all logged rows.
+__global__ void __launch_bounds__(kThreads) delta_replay_kernel(const __grid_constant__ Replays p) {
   wait_for_predecessor();
+  let_successor_start();
   const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (item >= p.elements) return;
+  const Replays::Layer& layer = p.layers[blockIdx.y];
   const int c = static_cast<int>(item % p.value_dim);
   const int row = static_cast<int>(item / p.value_dim);
   const int head = row / p.key_dim;
   const int key = head / p.heads_per_key * p.key_dim + row % p.key_dim;
-  float* at = p.state.row(row) + c;
+  const float* alpha = layer.alpha + head;
+  const float* u = layer.u + head * p.value_dim + c;
+  const float* k = layer.k + key;
+  float* at = layer.state + row * p.state_stride + c;
   float s = *at;
+#pragma unroll 4
   for (int t = 0; t < p.rows; ++t) {
-    s = p.alpha.row(t)[head] * s;
-    s = nm::fma_f32(p.u.row(t)[head * p.value_dim + c], p.k.row(t)[key], s);
+    s = alpha[t * p.alpha_stride] * s;
+    s = nm::fma_f32(u[t * p.u_stride], k[t * p.k_stride], s);
   }
   *at = s;
 }
 
-/// One channel of the window, oldest row first: a row is read before it is overwritten.
-__global__ void __launch_bounds__(kThreads)
-    advance_window_kernel(Matrix<float> window, Matrix<const float> inputs, int kept, int rows,
-                          int channels) {
-  let_successor_start();
+struct Windows {
+  int kept, rows, channels;
+  std::int64_t window_stride, inputs_stride;
+  struct Layer {
+    float* window;
+    const float* inputs;
+  };
+  Layer layers[kMostReplays];
+};
+
+/// One channel of a window, oldest row first: a row is read before it is overwritten.
+__global__ void __launch_bounds__(kThreads) advance_window_kernel(const __grid_constant__ Windows p) {
   wait_for_predecessor();
+  let_successor_start();
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (c >= channels) return;
-  for (int i = 0; i < kept; ++i) {
-    const int source = i + rows - kept;  // row of `inputs`; negative: in the old window
-    window.row(i)[c] = source >= 0 ? inputs.row(source)[c] : window.row(source + kept)[c];
+  if (c >= p.channels) return;
+  float* window = p.layers[blockIdx.y].window + c;
+  const float* inputs = p.layers[blockIdx.y].inputs + c;
+  for (int i = 0; i < p.kept; ++i) {
+    const int source = i + p.rows - p.kept;  // row of `inputs`; negative: in the old window
+    window[i * p.window_stride] =
+        source >= 0 ? inputs[source * p.inputs_stride] : window[(source + p.kept) * p.window_stride];
   }
 }
 
@@ -150,32 +229,66 @@ void run_delta_prepare(const LaunchContext& context, const DeltaPrepareParams& p
                      matrix<float>(p.alpha),
                      matrix<float>(p.beta),
                      nm::inverse_root(p.shape.key_dim)};
+  if (p.shape.key_dim == 128 && p.shape.conv_taps == kUsualTaps && args.value_width % 128 == 0) {
+    const int items = args.channels / 128 + static_cast<int>(blocks_for(p.shape.value_heads, 32));
+    launch(context, "delta_prepare", delta_prepare_usual_kernel,
+           {dim3(blocks_for(items, kWarps), static_cast<unsigned>(p.inputs.rows)), dim3(kThreads)}, args);
+    return;
+  }
   const int items = 2 * p.shape.key_heads + static_cast<int>(blocks_for(p.shape.value_width(), 32)) +
                     static_cast<int>(blocks_for(p.shape.value_heads, 32));
   launch(context, "delta_prepare", delta_prepare_kernel,
          {dim3(blocks_for(items, kWarps), static_cast<unsigned>(p.inputs.rows)), dim3(kThreads)}, args);
 }
 
-void run_delta_replay(const LaunchContext& context, const DeltaReplayParams& p) {
-  const DeltaShape& s = p.shape;
-  const std::int64_t elements = static_cast<std::int64_t>(s.value_heads) * s.key_dim * s.value_dim;
-  const Replay args{s.key_dim,
-                    s.value_dim,
-                    s.value_heads / s.key_heads,
-                    p.k.rows,
-                    elements,
-                    matrix<const float>(p.k),
-                    matrix<const float>(p.u),
-                    matrix<const float>(p.alpha),
-                    matrix<float>(p.state)};
-  launch(context, "delta_replay", delta_replay_kernel, {dim3(blocks_for(elements, kThreads)), dim3(kThreads)},
+void run_delta_replay(const LaunchContext& context, std::span<const DeltaReplayParams> layers) {
+  const DeltaReplayParams& one = layers[0];
+  const DeltaShape& s = one.shape;
+  Replays args{};
+  args.key_dim = s.key_dim;
+  args.value_dim = s.value_dim;
+  args.heads_per_key = s.value_heads / s.key_heads;
+  args.rows = one.k.rows;
+  args.elements = static_cast<std::int64_t>(s.value_heads) * s.key_dim * s.value_dim;
+  args.k_stride = one.k.row_stride;
+  args.u_stride = one.u.row_stride;
+  args.alpha_stride = one.alpha.row_stride;
+  args.state_stride = one.state.row_stride;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const DeltaReplayParams& p = layers[i];
+    args.layers[i] = {p.k.row<const float>(0), p.u.row<const float>(0), p.alpha.row<const float>(0),
+                      p.state.row<float>(0)};
+  }
+  launch(context, "delta_replay", delta_replay_kernel,
+         {dim3(blocks_for(args.elements, kThreads), static_cast<unsigned>(layers.size())), dim3(kThreads)},
          args);
 }
 
-void run_advance_window(const LaunchContext& context, const AdvanceWindowParams& p) {
+bool same_replay(const DeltaReplayParams& a, const DeltaReplayParams& b) {
+  return a.shape.key_heads == b.shape.key_heads && a.shape.value_heads == b.shape.value_heads &&
+         a.shape.key_dim == b.shape.key_dim && a.shape.value_dim == b.shape.value_dim &&
+         a.k.rows == b.k.rows && a.k.row_stride == b.k.row_stride && a.u.row_stride == b.u.row_stride &&
+         a.alpha.row_stride == b.alpha.row_stride && a.state.row_stride == b.state.row_stride;
+}
+
+void run_advance_window(const LaunchContext& context, std::span<const AdvanceWindowParams> layers) {
+  const AdvanceWindowParams& one = layers[0];
+  Windows args{};
+  args.kept = one.window.rows;
+  args.rows = one.inputs.rows;
+  args.channels = one.window.cols;
+  args.window_stride = one.window.row_stride;
+  args.inputs_stride = one.inputs.row_stride;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    args.layers[i] = {layers[i].window.row<float>(0), layers[i].inputs.row<const float>(0)};
   launch(context, "advance_window", advance_window_kernel,
-         {dim3(blocks_for(p.window.cols, kThreads)), dim3(kThreads)}, matrix<float>(p.window),
-         matrix<const float>(p.inputs), p.window.rows, p.inputs.rows, p.window.cols);
+         {dim3(blocks_for(one.window.cols, kThreads), static_cast<unsigned>(layers.size())), dim3(kThreads)},
+         args);
+}
+
+bool same_window(const AdvanceWindowParams& a, const AdvanceWindowParams& b) {
+  return a.window.rows == b.window.rows && a.window.cols == b.window.cols && a.inputs.rows == b.inputs.rows &&
+         a.window.row_stride == b.window.row_stride && a.inputs.row_stride == b.inputs.row_stride;
 }
 
 }  // namespace mererun::cuda

@@ -1,15 +1,24 @@
 #pragma once
 
+#include <span>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/delta.h"
 
 namespace mererun::cuda {
 
-// Gated DeltaNet; params have been validated and hold at least one row.
+// Params have been validated and hold at least one row.
 
 void run_delta_prepare(const LaunchContext& context, const DeltaPrepareParams& p);
-void run_delta_step(const LaunchContext& context, const DeltaStepParams& p);
-void run_delta_replay(const LaunchContext& context, const DeltaReplayParams& p);
-void run_advance_window(const LaunchContext& context, const AdvanceWindowParams& p);
+/// `state_is_settled`: the kernel before this one does not write the state, so that it may be read early.
+void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool state_is_settled);
+
+/// Layers that one launch can serve.
+inline constexpr int kMostReplays = 64;
+/// Calls of one shape for at most kMostReplays layers that share no state.
+void run_delta_replay(const LaunchContext& context, std::span<const DeltaReplayParams> layers);
+bool same_replay(const DeltaReplayParams& a, const DeltaReplayParams& b);
+void run_advance_window(const LaunchContext& context, std::span<const AdvanceWindowParams> layers);
+bool same_window(const AdvanceWindowParams& a, const AdvanceWindowParams& b);
 
 }  // namespace mererun::cuda

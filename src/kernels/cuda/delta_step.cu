@@ -20,7 +20,7 @@ struct Step {
   int key_dim, value_dim, heads_per_key, rows;
   Matrix<const float> q, k, v, alpha, beta;
   Matrix<float> state, u, out;
-  bool store, log;
+  bool store, log, is_settled;
 };
 
 /// The 16 accumulators of a dot product, four a lane: lane p of a column's four holds 4p .. 4p + 3.
@@ -36,8 +36,7 @@ template <int kRuns>
 __global__ void __launch_bounds__(kThreads) delta_step_kernel(Step p) {
   constexpr int kMost = kRuns > 0 ? kRuns : 64;
   extern __shared__ float staged[];  // [kStagedRows][2][Dk]: k, q
-  let_successor_start();
-  wait_for_predecessor();
+  if (!p.is_settled) wait_for_predecessor();
   const int runs = kRuns > 0 ? kRuns : p.key_dim / 16;
   const int dim = 16 * runs;
   const int head = static_cast<int>(blockIdx.y);
@@ -56,6 +55,8 @@ __global__ void __launch_bounds__(kThreads) delta_step_kernel(Step p) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) s[i][j] = p.state.row(head * dim + 16 * i + 4 * part + j)[column];
   }
+  if (p.is_settled) wait_for_predecessor();
+  let_successor_start();
   for (int first = 0; first < p.rows; first += kStagedRows) {
     const int count = p.rows - first < kStagedRows ? p.rows - first : kStagedRows;
     __syncthreads();
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) delta_step_kernel(Step p) {
 
 }  // namespace
 
-void run_delta_step(const LaunchContext& context, const DeltaStepParams& p) {
+void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool state_is_settled) {
   const DeltaShape& s = p.shape;
   const Step args{s.key_dim,
                   s.value_dim,
@@ -129,7 +130,8 @@ void run_delta_step(const LaunchContext& context, const DeltaStepParams& p) {
                   matrix<float>(p.u),
                   matrix<float>(p.out),
                   p.write == StateWrite::kStore,
-                  !p.u.empty()};
+                  !p.u.empty(),
+                  state_is_settled};
   if (s.key_dim > 1024) {
     fail_expected(ErrorCode::kUnsupported, "delta_step shape.key_dim", "at most 1024 on cuda",
                   std::to_string(s.key_dim));

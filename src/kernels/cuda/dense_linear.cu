@@ -46,8 +46,8 @@ __device__ __forceinline__ void dot_rows(const DenseView& w, std::int64_t n,
 
 /// One warp a weight row, over all activation rows.
 __global__ void __launch_bounds__(kThreads) dense_kernel(Dense p) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int n = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
   if (n >= p.weight.out) return;
   for (int first = 0; first < p.rows; first += kColumns) {
@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(kThreads) dense_kernel(Dense p) {
 
 /// One warp a weight row and assignment.
 __global__ void __launch_bounds__(kThreads) dense_experts_kernel(Dense p, ExpertList list, ExpertRows rows) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int n = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
   if (n >= p.weight.out) return;
   for (int place = static_cast<int>(blockIdx.y); place < list.assignments();

@@ -8,8 +8,12 @@ namespace mererun::cuda {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// Every kernel calls this before it reads or writes memory that another kernel writes. Without early start
-/// it returns at once.
+/// Every kernel calls this before it reads what its predecessor writes or writes anything. Without early
+/// start it returns at once.
+///
+/// What earlier kernels wrote may be read before: a kernel starts when all blocks of its predecessor have
+/// called let_successor_start, which they do after they waited themselves, so everything before the
+/// predecessor is done.
 __device__ __forceinline__ void wait_for_predecessor() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -17,6 +21,7 @@ __device__ __forceinline__ void wait_for_predecessor() {
 }
 
 /// Lets the next kernel start its blocks as soon as room is left; it still waits in wait_for_predecessor.
+/// Every kernel calls it once, after its own wait_for_predecessor.
 __device__ __forceinline__ void let_successor_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

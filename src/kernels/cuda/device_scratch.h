@@ -1,10 +1,9 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 
 #include "device/buffer.h"
+#include "kernels/cuda/launch.h"
 
 namespace mererun::cuda {
 
@@ -15,10 +14,10 @@ namespace mererun::cuda {
 class DeviceScratch {
  public:
   /// At least `bytes`; valid until the next larger request. Errors: kOutOfMemory.
-  void* get(std::size_t bytes, cudaStream_t stream);
+  void* get(std::size_t bytes, const LaunchContext& context);
   template <typename T>
-  T* get_array(std::size_t count, cudaStream_t stream) {
-    return static_cast<T*>(get(count * sizeof(T), stream));
+  T* get_array(std::size_t count, const LaunchContext& context) {
+    return static_cast<T*>(get(count * sizeof(T), context));
   }
 
  private:

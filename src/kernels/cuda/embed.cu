@@ -19,8 +19,8 @@ struct Embed {
 };
 
 __global__ void __launch_bounds__(kThreads) embed_kernel(Embed p) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (i >= p.in) return;
   const int t = static_cast<int>(blockIdx.y);

@@ -30,16 +30,26 @@ __device__ int prefix_sums(int* counts, int n) {
   return total;
 }
 
-/// One block; thread e collects the assignments of expert e in row order.
-__global__ void __launch_bounds__(kThreads) expert_list_kernel(Matrix<const int> ids, ExpertList list) {
-  extern __shared__ int counts[];  // [E] assignments, then places; [E] entries, then places of entries
-  let_successor_start();
+/// One block; thread e collects the assignments of expert e in row order. `staged`: the ids fit in shared
+/// memory.
+__global__ void __launch_bounds__(kThreads)
+    expert_list_kernel(Matrix<const int> ids, ExpertList list, bool staged) {
+  extern __shared__ int counts[];  // [E] assignments, then places; [E] entries, then places of entries; ids
   wait_for_predecessor();
+  let_successor_start();
   int* entries = counts + list.experts;
   const int n = list.assignments();
+  if (staged) {
+    int* copies = entries + list.experts;
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads)
+      copies[i] = ids.row(i / list.chosen)[i % list.chosen];
+    ids = {copies, list.chosen};
+    __syncthreads();
+  }
   for (int e = static_cast<int>(threadIdx.x); e < list.experts; e += kThreads) {
     int count = 0;
     for (int t = 0; t < list.rows; ++t) {
+#pragma unroll 8
       for (int i = 0; i < list.chosen; ++i) count += ids.row(t)[i] == e ? 1 : 0;
     }
     counts[e] = count;
@@ -96,9 +106,12 @@ ExpertList lay_expert_list(int* memory, int rows, int chosen, int experts, int w
 }
 
 void run_expert_list(const LaunchContext& context, Matrix<const int> ids, const ExpertList& list) {
-  const std::size_t bytes = 2 * sizeof(int) * static_cast<std::size_t>(list.experts);
+  std::size_t bytes = 2 * sizeof(int) * static_cast<std::size_t>(list.experts);
+  const std::size_t id_bytes = sizeof(int) * static_cast<std::size_t>(list.assignments());
+  const bool staged = bytes + id_bytes <= 47 * 1024;
+  if (staged) bytes += id_bytes;
   if (bytes > 48 * 1024) allow_shared(expert_list_kernel, bytes);
-  launch(context, "expert_list", expert_list_kernel, {dim3(1), dim3(kThreads), bytes}, ids, list);
+  launch(context, "expert_list", expert_list_kernel, {dim3(1), dim3(kThreads), bytes}, ids, list, staged);
 }
 
 }  // namespace mererun::cuda

@@ -42,21 +42,29 @@ struct ExpertWork {
   }
 };
 
+inline constexpr int kMostCopiedRows = 128;
+
 template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired>
 void launch_gathered(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
                      const ActivationCodes& x) {
   const int most = most_entries(work.list.assignments(), work.list.experts, work.list.width);
-  const AffinePlan plan = plan_affine(layout, kColumnTiles, static_cast<std::int64_t>(most) * work.tiles,
-                                      false, {context.multiprocessors, context.shared_bytes_per_block});
+  const AffinePlan plan =
+      plan_affine(layout, kColumnTiles, kRowTiles, static_cast<std::int64_t>(most) * work.tiles, false,
+                  {context.multiprocessors, context.shared_bytes_per_block});
   AffineLaunch p;
   p.layout = layout;
   p.x = x;
   p.slices = plan.slices;
+  // A few rows are copied by every block: reading them from the cache, step by step, waits every time.
+  const std::int64_t copied =
+      plan.shared_bytes + (static_cast<std::int64_t>(x.code_vectors()) + x.side_vectors()) * 16;
+  p.copies_input = copied <= context.shared_bytes_per_block && x.rows <= kMostCopiedRows;
   constexpr auto kKernel = affine_kernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, ExpertWork>;
-  const auto bytes = static_cast<std::size_t>(plan.shared_bytes);
+  const auto bytes = static_cast<std::size_t>(p.copies_input ? copied : plan.shared_bytes);
   allow_all_shared<kKernel>(context);
   launch(context, "expert_mlp", kKernel,
-         {dim3(static_cast<unsigned>(plan.blocks)), dim3(32 * affine_warps(kColumnTiles)), bytes}, work, p);
+         {dim3(static_cast<unsigned>(plan.blocks)), dim3(32 * affine_warps(kColumnTiles, kRowTiles)), bytes},
+         work, p);
 }
 
 inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* second, const ExpertList& list,

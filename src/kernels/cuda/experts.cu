@@ -19,13 +19,13 @@ struct Route {
   bool normalise;
 };
 
-/// Value descending, id ascending, NaN last.
-__device__ __forceinline__ bool ranks_before(float a, int i, float b, int j) {
-  const bool a_nan = a != a;
-  const bool b_nan = b != b;
-  if (a_nan != b_nan) return b_nan;
-  if (!a_nan && a != b) return a > b;
-  return i < j;
+/// A number that orders by value descending, id ascending, NaN last: the larger one ranks first. No two
+/// experts have the same.
+__device__ __forceinline__ std::uint64_t rank_key(float x, int id) {
+  const std::uint32_t bits = x == 0.0f ? 0u : nm::bits_of(x);  // -0 equals +0
+  const std::uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  const std::uint32_t value = x != x ? 0u : ordered;
+  return static_cast<std::uint64_t>(value) << 32 | (0xffffffffu - static_cast<std::uint32_t>(id));
 }
 
 /// Largest of terms[0..n), NaN never wins; called by one thread.
@@ -35,64 +35,116 @@ __device__ float largest(const float* x, int n) {
   return most;
 }
 
-/// One block a row.
-__global__ void __launch_bounds__(kThreads) route_kernel(Route p) {
-  extern __shared__ float row[];  // [E] logits, [E] exponentials, [E] marks of the chosen
-  __shared__ float most, denominator;
-  let_successor_start();
-  wait_for_predecessor();
-  float* terms = row + p.experts;
-  int* marks = reinterpret_cast<int*>(terms + p.experts);
-  const int t = static_cast<int>(blockIdx.x);
-  int* ids = p.ids.row(t);
-  float* weights = p.weights.row(t);
-  for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += kThreads) row[e] = p.logits.row(t)[e];
-  __syncthreads();
-  if (p.forced.data != nullptr) {
-    for (int i = static_cast<int>(threadIdx.x); i < p.chosen; i += kThreads) ids[i] = p.forced.row(t)[i];
-  } else {
-    for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += kThreads) {
-      int before = 0;
-      for (int other = 0; other < p.experts; ++other) {
-        before += ranks_before(row[other], other, row[e], e) ? 1 : 0;
-      }
-      marks[e] = before < p.chosen ? 1 : 0;
+/// Softmax over the chosen, by warp 0: lane i has the i-th; sums run in ascending order.
+__device__ void weigh_chosen(const float* row, const int* chosen, int count, float* weights) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const float x = lane < count ? row[chosen[lane]] : nm::from_bits(0xff800000u);
+  float most = x != x ? nm::from_bits(0xff800000u) : x;
+  for (int step = 16; step > 0; step /= 2) most = nm::max_f32(most, __shfl_xor_sync(kAllLanes, most, step));
+  const float term = nm::exp_f32(x - most);
+  float sum = 0;
+  for (int i = 0; i < count; ++i) sum = sum + __shfl_sync(kAllLanes, term, i);
+  if (lane < count) weights[lane] = term / sum;
+}
+
+/// The same for more than a warp, by one thread; `terms` is scratch.
+__device__ void weigh_many(const float* row, const int* chosen, int count, float* terms, float* weights) {
+  for (int i = 0; i < count; ++i) terms[i] = row[chosen[i]];
+  const float m = largest(terms, count);
+  float sum = 0;
+  for (int i = 0; i < count; ++i) {
+    terms[i] = nm::exp_f32(terms[i] - m);
+    sum = sum + terms[i];
+  }
+  for (int i = 0; i < count; ++i) weights[i] = terms[i] / sum;
+}
+
+/// Shared memory of a block: keys and logits, exponentials, chosen ids, marks of 32 experts each.
+struct RouteShared {
+  std::uint64_t* keys;
+  float *row, *terms;
+  int* chosen;
+  std::uint32_t* marks;
+
+  __device__ RouteShared(std::uint64_t* memory, int experts) {
+    keys = memory;
+    row = reinterpret_cast<float*>(keys + experts);
+    terms = row + experts;
+    chosen = reinterpret_cast<int*>(terms + experts);
+    marks = reinterpret_cast<std::uint32_t*>(chosen + experts);
+  }
+  static std::size_t bytes(int experts) {
+    const auto n = static_cast<std::size_t>(experts);
+    return n * (sizeof(std::uint64_t) + 3 * sizeof(float)) + (n + 31) / 32 * sizeof(std::uint32_t);
+  }
+};
+
+/// Ids of the experts that rank among the first, ascending, into s.chosen.
+__device__ void choose(const Route& p, const RouteShared& s) {
+  const int padded = (p.experts + 31) & ~31;
+  for (int e = static_cast<int>(threadIdx.x); e < padded; e += kThreads) {
+    int before = 0;
+    if (e < p.experts) {
+      const std::uint64_t own = s.keys[e];
+#pragma unroll 8
+      for (int other = 0; other < p.experts; ++other) before += s.keys[other] > own ? 1 : 0;
     }
-    __syncthreads();
-    for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += kThreads) {
-      if (marks[e] == 0) continue;
-      int at = 0;
-      for (int other = 0; other < e; ++other) at += marks[other];
-      ids[at] = e;
-    }
+    const std::uint32_t marks = __ballot_sync(kAllLanes, e < p.experts && before < p.chosen);
+    if (e % 32 == 0) s.marks[e / 32] = marks;
   }
   __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += kThreads) {
+    const std::uint32_t marks = s.marks[e / 32];
+    if ((marks >> (e % 32) & 1u) == 0) continue;
+    int at = __popc(marks & ((1u << (e % 32)) - 1));
+    for (int w = 0; w < e / 32; ++w) at += __popc(s.marks[w]);
+    s.chosen[at] = e;
+  }
+}
+
+/// One block a row.
+__global__ void __launch_bounds__(kThreads) route_kernel(Route p) {
+  extern __shared__ __align__(16) std::uint64_t route_memory[];
+  __shared__ float most, denominator;
+  const RouteShared s(route_memory, p.experts);
+  wait_for_predecessor();
+  let_successor_start();
+  const int t = static_cast<int>(blockIdx.x);
+  float* weights = p.weights.row(t);
+  for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += kThreads) {
+    const float x = p.logits.row(t)[e];
+    s.row[e] = x;
+    s.keys[e] = rank_key(x, e);
+  }
+  __syncthreads();
+  if (p.forced.data != nullptr) {
+    for (int i = static_cast<int>(threadIdx.x); i < p.chosen; i += kThreads) s.chosen[i] = p.forced.row(t)[i];
+  } else {
+    choose(p, s);
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < p.chosen; i += kThreads) p.ids.row(t)[i] = s.chosen[i];
   if (p.normalise) {
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < p.chosen; ++i) terms[i] = row[ids[i]];
-      const float m = largest(terms, p.chosen);
-      float sum = 0;
-      for (int i = 0; i < p.chosen; ++i) {
-        terms[i] = nm::exp_f32(terms[i] - m);
-        sum = sum + terms[i];
-      }
-      for (int i = 0; i < p.chosen; ++i) weights[i] = terms[i] / sum;
+    if (p.chosen <= 32) {
+      if (threadIdx.x < 32) weigh_chosen(s.row, s.chosen, p.chosen, weights);
+    } else if (threadIdx.x == 0) {
+      weigh_many(s.row, s.chosen, p.chosen, s.terms, weights);
     }
     return;
   }
-  if (threadIdx.x == 0) most = largest(row, p.experts);
+  if (threadIdx.x == 0) most = largest(s.row, p.experts);
   __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += kThreads) {
-    terms[e] = nm::exp_f32(row[e] - most);
+    s.terms[e] = nm::exp_f32(s.row[e] - most);
   }
   __syncthreads();
   if (threadIdx.x < 32) {
-    const float sum = warp_reduce(p.experts, [&](float acc, int i) { return acc + terms[i]; });
+    const float sum = warp_reduce(p.experts, [&](float acc, int i) { return acc + s.terms[i]; });
     if (threadIdx.x == 0) denominator = sum;
   }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < p.chosen; i += kThreads) {
-    weights[i] = terms[ids[i]] / denominator;
+    weights[i] = s.terms[s.chosen[i]] / denominator;
   }
 }
 
@@ -104,8 +156,8 @@ struct Combine {
 };
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine p) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int n = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (n >= p.hidden) return;
   const int t = static_cast<int>(blockIdx.y);
@@ -130,7 +182,7 @@ void run_route_experts(const LaunchContext& context, const RouteExpertsParams& p
              p.ids.cols,
              p.normalise};
   if (!p.forced_ids.empty()) args.forced = matrix<const int>(p.forced_ids);
-  const std::size_t bytes = 3 * sizeof(float) * static_cast<std::size_t>(p.logits.cols);
+  const std::size_t bytes = RouteShared::bytes(p.logits.cols);
   if (bytes > 40 * 1024) allow_shared(route_kernel, bytes);
   launch(context, "route_experts", route_kernel,
          {dim3(static_cast<unsigned>(p.logits.rows)), dim3(kThreads), bytes}, args);

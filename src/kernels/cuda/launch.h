@@ -5,8 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
+#include <type_traits>
 
 #include "device/cuda/cuda_error.h"
+#include "kernels/cuda/launch_queue.h"
 #include "tensor/tensor_view.h"
 
 namespace mererun::cuda {
@@ -14,6 +17,7 @@ namespace mererun::cuda {
 /// Where and how kernels are queued.
 struct LaunchContext {
   cudaStream_t stream = nullptr;
+  LaunchQueue* queue = nullptr;  // null: kernels are launched at once
   int device = 0;
   int multiprocessors = 0;
   int shared_bytes_per_block = 0;
@@ -21,30 +25,33 @@ struct LaunchContext {
   /// Kernels may start before their predecessor has finished (compute capability 9.0); each waits for it
   /// before it touches memory that a kernel writes (wait_for_predecessor in device.cuh).
   bool early_start = false;
+
+  /// Before anything but a kernel is put on the stream, and before memory that kernels use is freed.
+  void flush() const {
+    if (queue != nullptr) queue->flush();
+  }
 };
 
-/// Grid, block and shared memory of one launch.
-struct LaunchShape {
-  dim3 grid;
-  dim3 block;
-  std::size_t shared_bytes = 0;
-};
-
-/// Queues a kernel and checks the launch. Errors: kDevice naming `where`.
+/// Queues a kernel and checks the launch. Errors: kDevice naming `where` (a literal).
 template <typename... Params, typename... Args>
 void launch(const LaunchContext& context, const char* where, void (*kernel)(Params...),
             const LaunchShape& shape, Args... args) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = shape.grid;
-  config.blockDim = shape.block;
-  config.dynamicSmemBytes = shape.shared_bytes;
-  config.stream = context.stream;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = context.early_start ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), where);
+  std::tuple<Params...> values(static_cast<Params>(args)...);
+  std::apply(
+      [&](Params&... value) {
+        // Equal calls are recognised by their bytes.
+        ((std::is_class_v<Params> ? __builtin_clear_padding(&value) : void()), ...);
+        void* arguments[] = {&value...};
+        const KernelCall call{reinterpret_cast<const void*>(kernel), where, shape, context.early_start,
+                              arguments};
+        if (context.queue == nullptr) {
+          launch_now(context.stream, call);
+        } else {
+          constexpr std::size_t kSizes[] = {sizeof(Params)...};
+          context.queue->add(call, kSizes, static_cast<int>(sizeof...(Params)));
+        }
+      },
+      values);
 }
 
 /// Allows a kernel more than 48 KiB of dynamic shared memory; call before its launch.

@@ -21,7 +21,7 @@ struct LinearWork {
     int rows, tiles, end_unit;
   };
   Target targets[kMostTargets];
-  int count = 0, total_units = 0, columns_used = 0;
+  int count = 0, total_units = 0;
 
   __host__ __device__ int units() const { return total_units; }
 
@@ -44,31 +44,26 @@ struct LinearWork {
     const int j = target_of(unit);
     const Target& t = targets[j];
     const int n = tile_of(unit, j, r) * kTileRows + row;
-    if (n >= t.rows || column >= columns_used) return;
+    if (n >= t.rows) return;
     t.out.row(column)[n] = t.residual.data == nullptr ? value : t.residual.row(column)[n] + value;
   }
   __device__ void store_pair(int, int, int, float, float) const {}
 };
 
 template <int kRowTiles>
-LinearWork<kRowTiles> make_linear_work(std::span<const AffineTarget> targets, int first_row, int columns) {
+LinearWork<kRowTiles> make_linear_work(std::span<const AffineTarget> targets) {
   LinearWork<kRowTiles> work{};
   for (const AffineTarget& target : targets) {
     auto& to = work.targets[work.count++];
     to.records = target.weight.records;
     to.tile_bytes = target.weight.tile_bytes();
     to.out = matrix<float>(target.out);
-    to.out.data += first_row * to.out.stride;
-    if (!target.residual.empty()) {
-      to.residual = matrix<const float>(target.residual);
-      to.residual.data += first_row * to.residual.stride;
-    }
+    if (!target.residual.empty()) to.residual = matrix<const float>(target.residual);
     to.rows = target.weight.out;
     to.tiles = target.weight.tiles();
     work.total_units += (to.tiles + kRowTiles - 1) / kRowTiles;
     to.end_unit = work.total_units;
   }
-  work.columns_used = columns;
   return work;
 }
 
@@ -79,7 +74,7 @@ struct GatedWork {
   const std::uint8_t *gate, *up;
   std::int64_t tile_bytes;
   Matrix<float> out;
-  int rows = 0, tiles = 0, columns_used = 0;
+  int rows = 0, tiles = 0;
 
   __host__ __device__ int units() const { return tiles; }
 
@@ -90,7 +85,7 @@ struct GatedWork {
   __device__ __forceinline__ void store_pair(int unit, int column, int row, float gate_value,
                                              float up_value) const {
     const int n = unit * kTileRows + row;
-    if (n >= rows || column >= columns_used) return;
+    if (n >= rows) return;
     out.row(column)[n] = numerics::silu_f32(gate_value) * up_value;
   }
 };

@@ -11,22 +11,6 @@ namespace nm = numerics;
 
 constexpr int kThreads = 256;
 
-/// Codes rows that a block has just computed and left in shared memory, span by span; nothing if `to` is
-/// empty.
-__device__ void code_shared_row(const ActivationCodes& to, int t, int first, int count, const float* row) {
-  if (to.codes == nullptr) return;
-  const int lane = static_cast<int>(threadIdx.x & 31);
-  for (int at = static_cast<int>(threadIdx.x / 32) * kCodeSpan; at < count; at += kThreads / 32 * kCodeSpan) {
-    const bool live = at + 4 * lane < count;
-    float values[4] = {0, 0, 0, 0};
-    if (live) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) values[j] = row[at + 4 * lane + j];
-    }
-    code_span(to, t, first + at, values, live);
-  }
-}
-
 struct Norm {
   Matrix<const float> x;
   const float* weight;
@@ -36,27 +20,20 @@ struct Norm {
   ActivationCodes codes;  // of the result, or empty
 };
 
-/// Long rows: one block a row, thread j is lane j of 256. kHeld: elements of a thread, all loaded at once; 0:
-/// rows of any length, read twice.
+/// Sum of a long row's squares and its root, by one block: thread j is lane j of 256. kHeld: elements of a
+/// thread, all loaded at once; 0: rows of any length.
 template <int kHeld>
-__global__ void __launch_bounds__(kThreads) rms_norm_kernel(Norm p) {
-  extern __shared__ float norm_row[];  // [n] where codes are wanted
+__device__ __forceinline__ float root_of_row(const Norm& p, const float* row,
+                                             float (&x)[kHeld > 0 ? kHeld : 1]) {
   __shared__ float lanes[kThreads];
   __shared__ float root;
-  let_successor_start();
-  wait_for_predecessor();
   const int j = static_cast<int>(threadIdx.x);
-  const int t = static_cast<int>(blockIdx.x);
-  const float* row = p.x.row(t);
-  constexpr int kMost = kHeld > 0 ? kHeld : 1;
-  float x[kMost], w[kMost];
   float acc = 0;
   if constexpr (kHeld > 0) {
 #pragma unroll
     for (int m = 0; m < kHeld; ++m) {
       const int i = j + m * kThreads;
       x[m] = i < p.n ? row[i] : 0.0f;
-      w[m] = i < p.n ? p.weight[i] : 0.0f;
     }
 #pragma unroll
     for (int m = 0; m < kHeld; ++m) {
@@ -80,30 +57,76 @@ __global__ void __launch_bounds__(kThreads) rms_norm_kernel(Norm p) {
     if (j == 0) root = nm::rsqrt_f32(sum / static_cast<float>(p.n) + p.eps);
   }
   __syncthreads();
-  const float r = root;
+  return root;
+}
+
+/// Long rows, one block a row.
+template <int kHeld>
+__global__ void __launch_bounds__(kThreads) rms_norm_kernel(Norm p) {
+  constexpr int kMost = kHeld > 0 ? kHeld : 1;
+  const int j = static_cast<int>(threadIdx.x);
+  float x[kMost], w[kMost];
+  if constexpr (kHeld > 0) {
+#pragma unroll
+    for (int m = 0; m < kHeld; ++m) w[m] = j + m * kThreads < p.n ? p.weight[j + m * kThreads] : 0.0f;
+  }
+  wait_for_predecessor();
+  let_successor_start();
+  const int t = static_cast<int>(blockIdx.x);
+  const float* row = p.x.row(t);
+  const float r = root_of_row<kHeld>(p, row, x);
   float* to = p.out.row(t);
-  const bool coded = p.codes.codes != nullptr;
-  const auto put = [&](int i, float value) {
-    to[i] = value;
-    if (coded) norm_row[i] = value;
-  };
   if constexpr (kHeld > 0) {
 #pragma unroll
     for (int m = 0; m < kHeld; ++m) {
-      if (j + m * kThreads < p.n) put(j + m * kThreads, (x[m] * r) * w[m]);
+      if (j + m * kThreads < p.n) to[j + m * kThreads] = (x[m] * r) * w[m];
     }
   } else {
-    for (int i = j; i < p.n; i += kThreads) put(i, (row[i] * r) * p.weight[i]);
+    for (int i = j; i < p.n; i += kThreads) to[i] = (row[i] * r) * p.weight[i];
   }
-  if (!coded) return;
-  __syncthreads();
-  code_shared_row(p.codes, t, 0, p.n, norm_row);
+}
+
+/// Long rows and their codes. Every block of a row takes the whole sum and finishes 8 spans of it: coding
+/// waits on divisions, so it is spread over many warps. `out` is not `x`.
+template <int kHeld>
+__global__ void __launch_bounds__(kThreads) rms_norm_code_kernel(Norm p) {
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  const int first =
+      (static_cast<int>(blockIdx.x) * (kThreads / 32) + static_cast<int>(threadIdx.x / 32)) * kCodeSpan;
+  const int i = first + 4 * lane;
+  const bool live = i < p.n;
+  float w[4] = {0, 0, 0, 0}, values[4] = {0, 0, 0, 0};
+  if (live) {
+#pragma unroll
+    for (int m = 0; m < 4; ++m) w[m] = p.weight[i + m];
+  }
+  wait_for_predecessor();
+  let_successor_start();
+  const int t = static_cast<int>(blockIdx.y);
+  const float* row = p.x.row(t);
+  float own[4] = {0, 0, 0, 0};
+  if (live) {
+#pragma unroll
+    for (int m = 0; m < 4; ++m) own[m] = row[i + m];
+  }
+  float x[kHeld > 0 ? kHeld : 1];
+  const float r = root_of_row<kHeld>(p, row, x);
+  if (first >= p.n) return;
+  if (live) {
+    float* to = p.out.row(t) + i;
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      values[m] = (own[m] * r) * w[m];
+      to[m] = values[m];
+    }
+  }
+  code_span(p.codes, t, first, values, live);
 }
 
 /// Short rows: one warp a row of 32 lanes.
 __global__ void __launch_bounds__(kThreads) rms_norm_short_kernel(Norm p) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int t = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
   if (t >= p.rows) return;
   const float* row = p.x.row(t);
@@ -131,8 +154,8 @@ __device__ __forceinline__ float activated(float z) {
 template <GateActivation kActivation, int kHeld>
 __global__ void __launch_bounds__(kThreads) gated_rms_norm_kernel(GatedNorm p) {
   __shared__ float heads[kThreads / 32][32 * (kHeld > 0 ? kHeld : 1)];
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int item = static_cast<int>(blockIdx.x) * (kThreads / 32) + warp;
@@ -176,8 +199,8 @@ __global__ void __launch_bounds__(kThreads) gated_rms_norm_kernel(GatedNorm p) {
 
 __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(Matrix<const float> gate, Matrix<const float> up, int n, Matrix<float> out) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (i >= n) return;
   const int t = static_cast<int>(blockIdx.y);
@@ -186,12 +209,25 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     add_rows_kernel(Matrix<const float> a, Matrix<const float> b, int n, Matrix<float> out) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (i >= n) return;
   const int t = static_cast<int>(blockIdx.y);
   out.row(t)[i] = a.row(t)[i] + b.row(t)[i];
+}
+
+/// Whole vectors of T, then the bytes left over by the first block.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) copy_kernel(T* to, const T* from, std::size_t bytes) {
+  wait_for_predecessor();
+  let_successor_start();
+  const std::size_t count = bytes / sizeof(T);
+  const std::size_t i = blockIdx.x * static_cast<std::size_t>(kThreads) + threadIdx.x;
+  if (i < count) to[i] = from[i];
+  const std::size_t rest = count * sizeof(T) + threadIdx.x;
+  if (blockIdx.x == 0 && rest < bytes)
+    reinterpret_cast<unsigned char*>(to)[rest] = reinterpret_cast<const unsigned char*>(from)[rest];
 }
 
 /// Index of an element as a part's first result: -1 for NaN and +infinity, which no row may hold.
@@ -224,8 +260,8 @@ __device__ ArgmaxPart best_of_block(ArgmaxPart mine) {
 /// Elements [first, first + span) of a row by one block. Threads without an element repeat the first one.
 __global__ void __launch_bounds__(kThreads)
     argmax_part_kernel(Matrix<const float> logits, int n, int span, ArgmaxPart* parts) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const float* row = logits.row(blockIdx.y);
   const int first = static_cast<int>(blockIdx.x) * span;
   const int end = first + span < n ? first + span : n;
@@ -240,8 +276,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) argmax_join_kernel(const ArgmaxPart* parts, int count, int* ids) {
-  let_successor_start();
   wait_for_predecessor();
+  let_successor_start();
   const ArgmaxPart* row = parts + static_cast<std::int64_t>(blockIdx.x) * count;
   ArgmaxPart best = row[0];
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) best = better(best, row[i]);
@@ -253,9 +289,7 @@ constexpr int kArgmaxSpan = 4096;  // elements of one block
 
 }  // namespace
 
-bool can_code_rms_norm(int columns) {
-  return nm::reduction_lanes(columns) == kThreads && columns <= 10240;  // the row fits in 40 KiB
-}
+bool can_code_rms_norm(int columns) { return nm::reduction_lanes(columns) == kThreads; }
 bool can_code_gated_rms_norm(int dim) { return dim == kCodeSpan; }
 
 void run_rms_norm(const LaunchContext& context, const RmsNormParams& p, const ActivationCodes& codes) {
@@ -271,11 +305,20 @@ void run_rms_norm(const LaunchContext& context, const RmsNormParams& p, const Ac
            {dim3(blocks_for(p.x.rows, kThreads / 32)), dim3(kThreads)}, args);
     return;
   }
+  if (codes.codes != nullptr) {
+    void (*kernel)(Norm) = rms_norm_code_kernel<0>;
+    if (p.x.cols <= 24 * kThreads) kernel = rms_norm_code_kernel<24>;
+    if (p.x.cols <= 8 * kThreads) kernel = rms_norm_code_kernel<8>;
+    launch(context, "rms_norm", kernel,
+           {dim3(blocks_for(p.x.cols, kCodeSpan * kThreads / 32), static_cast<unsigned>(p.x.rows)),
+            dim3(kThreads)},
+           args);
+    return;
+  }
   void (*kernel)(Norm) = rms_norm_kernel<0>;
   if (p.x.cols <= 24 * kThreads) kernel = rms_norm_kernel<24>;
   if (p.x.cols <= 8 * kThreads) kernel = rms_norm_kernel<8>;
-  const std::size_t bytes = codes.codes == nullptr ? 0 : sizeof(float) * static_cast<std::size_t>(p.x.cols);
-  launch(context, "rms_norm", kernel, {dim3(static_cast<unsigned>(p.x.rows)), dim3(kThreads), bytes}, args);
+  launch(context, "rms_norm", kernel, {dim3(static_cast<unsigned>(p.x.rows)), dim3(kThreads)}, args);
 }
 
 void run_gated_rms_norm(const LaunchContext& context, const GatedRmsNormParams& p,
@@ -312,6 +355,20 @@ void run_add_rows(const LaunchContext& context, const AddRowsParams& p) {
                           dim3(kThreads)};
   launch(context, "add_rows", add_rows_kernel, shape, matrix<const float>(p.a), matrix<const float>(p.b),
          p.out.cols, matrix<float>(p.out));
+}
+
+void run_copy_bytes(const LaunchContext& context, void* to, const void* from, std::size_t bytes) {
+  const auto copy = [&]<typename T>(T*) {
+    launch(context, "copy", copy_kernel<T>,
+           {dim3(blocks_for(static_cast<std::int64_t>(bytes / sizeof(T)) + 1, kThreads)), dim3(kThreads)},
+           static_cast<T*>(to), static_cast<const T*>(from), bytes);
+  };
+  const auto bits = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
+  if (bits % sizeof(uint4) == 0) {
+    copy(static_cast<uint4*>(nullptr));
+  } else {
+    copy(static_cast<unsigned char*>(nullptr));
+  }
 }
 
 int argmax_parts(int columns) { return static_cast<int>(blocks_for(columns, kArgmaxSpan)); }

@@ -14,6 +14,8 @@ namespace mererun::cuda {
 void run_rms_norm(const LaunchContext& context, const RmsNormParams& p, const ActivationCodes& codes);
 void run_gated_rms_norm(const LaunchContext& context, const GatedRmsNormParams& p,
                         const ActivationCodes& codes);
+/// Device memory to device memory; the two share none.
+void run_copy_bytes(const LaunchContext& context, void* to, const void* from, std::size_t bytes);
 /// Whether they can, by the row's and the head's length.
 bool can_code_rms_norm(int columns);
 bool can_code_gated_rms_norm(int dim);

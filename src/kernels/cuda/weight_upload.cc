@@ -8,27 +8,13 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 #include "kernels/cuda/pack_affine.h"
+#include "kernels/cuda/weight_layout.h"
 
 namespace mererun::cuda {
 
 namespace {
 
-constexpr std::size_t kHalfBytes = std::size_t{32} << 20;
-constexpr std::size_t kAlignment = 256;
-
-std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-AffineView layout_of(const LinearSource& s) {
-  AffineView view;
-  view.experts = s.experts;
-  view.out = s.out;
-  view.in = s.in;
-  view.group = s.group;
-  view.stored_bits = s.bits <= 4 ? 4 : 8;
-  view.wide_sides = s.dtype != DType::kBF16;
-  return view;
-}
-
+constexpr std::size_t kHalfBytes = kUploadBytes / 2;
 /// Rows [first, first + count) of one expert's array.
 const unsigned char* rows_at(const void* array, std::int64_t row, std::int64_t row_bytes) {
   return static_cast<const unsigned char*>(array) + row * row_bytes;
@@ -78,8 +64,8 @@ void WeightUpload::pack_tiles(const LinearSource& s, const AffineView& view, uns
   const auto slots = static_cast<std::size_t>(tiles) * kTileRows;
   const auto row_bytes = static_cast<std::size_t>(s.weight_row_bytes());
   const auto side_bytes = static_cast<std::size_t>(s.scale_row_bytes());
-  const std::size_t scales_at = padded(slots * row_bytes);
-  const std::size_t biases_at = scales_at + padded(slots * side_bytes);
+  const std::size_t scales_at = padded_bytes(slots * row_bytes);
+  const std::size_t biases_at = scales_at + padded_bytes(slots * side_bytes);
   Half& half = next_half();
   send(half, biases_at + slots * side_bytes, nullptr, [&](unsigned char* host) {
     for (int i = 0; i < tiles; ++i) {
@@ -120,7 +106,7 @@ std::shared_ptr<const CudaWeight> WeightUpload::convert(const LinearSource& s) {
     const DenseView view{memory.as<std::uint8_t>(), s.dtype, s.experts, s.out, s.in};
     return std::make_shared<CudaWeight>(s, std::move(memory), view);
   }
-  AffineView view = layout_of(s);
+  AffineView view = affine_layout(s);
   Buffer memory = allocate_device(static_cast<std::size_t>(s.experts * view.expert_bytes()));
   const auto tile_bytes =
       static_cast<std::size_t>(kTileRows * (s.weight_row_bytes() + 2 * s.scale_row_bytes()));
@@ -140,9 +126,9 @@ std::shared_ptr<const CudaEmbedding> WeightUpload::copy_embedding(const LinearSo
   const auto rows = static_cast<std::size_t>(s.out);
   const std::size_t weight_bytes = rows * static_cast<std::size_t>(s.weight_row_bytes());
   const std::size_t side_bytes = rows * static_cast<std::size_t>(s.scale_row_bytes());
-  const std::size_t scales_at = padded(weight_bytes);
-  const std::size_t biases_at = scales_at + padded(side_bytes);
-  Buffer memory = allocate_device(biases_at + padded(side_bytes));
+  const std::size_t scales_at = padded_bytes(weight_bytes);
+  const std::size_t biases_at = scales_at + padded_bytes(side_bytes);
+  Buffer memory = allocate_device(embedding_bytes(s));
   auto* base = memory.as<unsigned char>();
   LinearSource stored = s;
   copy_bytes(s.weight, weight_bytes, base);
