@@ -170,6 +170,7 @@ InspectionOptions inspection_options(const ModelInspectOptions& options, const P
           .surroundings = engine.surroundings,
           .mtp_root = engine.mtp_root,
           .backend = engine.backend,
+          .device = engine.device,
           .prefill_chunk = engine.prefill_chunk,
           .lists_tensors = options.tensors,
           .compares_checksums = options.checksums,

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "engine/proc_fields.h"
-#include "kernels/ops.h"
+#include "kernels/cuda_device.h"
 
 namespace mererun {
 
@@ -26,6 +26,10 @@ DeviceInfo describe_host() {
   return info;
 }
 
-DeviceInfo describe_device(const Ops&) { return describe_host(); }  // both backends compute on the processor
+DeviceInfo describe_device(const Ops& ops) {
+  const auto gpu = describe_gpu(ops);
+  if (!gpu) return describe_host();
+  return {.name = gpu->name, .driver = gpu->driver, .memory_bytes = gpu->memory_bytes, .clock_mhz = {}};
+}
 
 }  // namespace mererun

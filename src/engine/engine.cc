@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/fingerprint.h"
-
+#include "engine/backend.h"
 #include "engine/qualification_receipt.h"
 #include "grammar/grammar_vocabulary.h"
 
@@ -29,28 +29,6 @@ AdmissionTraits admission_traits_of(const ModelTraits& traits, const ModelConfig
 
 }  // namespace
 
-std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads) {
-  static_cast<void>(device);  // only a GPU has an index
-  switch (backend) {
-    case Backend::kReference: return make_reference_ops();
-    case Backend::kCuda:
-      throw Error(ErrorCode::kUnsupported, "backend: expected cpu in this build, got cuda");
-    case Backend::kAuto:
-    case Backend::kCpu: break;
-  }
-  CpuOptions cpu;
-  cpu.threads = threads;
-  return make_cpu_ops(cpu);
-}
-
-Backend parse_backend(std::string_view text) {
-  if (text == "auto") return Backend::kAuto;
-  if (text == "cpu") return Backend::kCpu;
-  if (text == "cuda") return Backend::kCuda;
-  if (text == "reference") return Backend::kReference;
-  fail_expected(ErrorCode::kInvalidArgument, "backend", "auto, cpu or cuda", fmt::format("'{}'", text));
-}
-
 Engine::Engine(EngineOptions options, ResolvedModel resolved)
     : options_(std::move(options)),
       resolved_(std::move(resolved)),
@@ -64,6 +42,7 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   auto engine =
       std::unique_ptr<Engine>(new Engine(options, resolve_model(options.model, options.surroundings)));
   const ResolvedModel& resolved = engine->resolved_;
+  choose_backend(options.backend, options.device);  // refuses before anything is read
   engine->tokenizer_ = Tokenizer::load(resolved.folder / "tokenizer.json");
   try {
     engine->template_ = load_chat_template(resolved.folder);
@@ -82,9 +61,13 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
     load.head = LoadOptions::Head::kSkip;
   ModelLimits limits;
   limits.max_rows = options.prefill_chunk;
-  engine->model_ =
-      Model::load(resolved.folder, load, make_backend(options.backend, options.device, options.threads),
-                  limits, progress);
+  HostWeights host = load_host_weights(resolved.folder, load);
+  const BackendNeed need{
+      .context = std::min(options.context_limit.value_or(resolved.traits.context), host.config.max_positions),
+      .prefill_chunk = options.prefill_chunk,
+      .verify_width = resolved.traits.width};
+  auto ops = make_backend_for(host, need, options.backend, options.device, options.threads);
+  engine->model_ = std::make_unique<Model>(std::move(ops), std::move(host), limits, progress);
 
   const auto& checkpoints = engine->model_->host().checkpoints;
   engine->fingerprint_ =

@@ -16,6 +16,7 @@
 #include "decode/admission.h"
 #include "decode/depth_policy.h"
 #include "decode/mtp_drafter.h"
+#include "engine/backend.h"
 #include "engine/calibration.h"
 #include "engine/request.h"
 #include "model/model.h"
@@ -27,14 +28,6 @@ namespace mererun {
 
 class GrammarVocabulary;
 struct QualificationReceipt;
-
-enum class Backend { kAuto, kCpu, kCuda, kReference };
-/// Parses "auto", "cpu", "cuda" or "reference". Errors: kInvalidArgument.
-Backend parse_backend(std::string_view text);
-
-/// The operations of a backend; kAuto is the fastest that this machine has. `threads` 0: one a physical core.
-/// Errors: kUnsupported for a backend that this build or machine lacks.
-std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads);
 
 /// How drafting is paid for: measured at start-up, or a fixed ratio.
 struct CostChoice {
@@ -66,8 +59,8 @@ struct EngineOptions {
 /// thread.
 class Engine {
  public:
-  /// Resolves, validates and loads. Errors: those of resolve_model, Model::load, Tokenizer::load,
-  /// load_chat_template.
+  /// Resolves, validates and loads. Errors: those of resolve_model, make_backend_for, Model::load,
+  /// Tokenizer::load, load_chat_template.
   static std::unique_ptr<Engine> load(const EngineOptions& options, const LoadProgress& progress = {});
   ~Engine();
 

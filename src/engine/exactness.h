@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/backend.h"
 
 namespace mererun {
 
@@ -14,7 +14,9 @@ struct Exactness {
   std::string backend;
 };
 
-/// Of the backend that `backend` stands for. Errors: kUnsupported for one that this build lacks.
-Exactness exactness_of(Backend backend);
+/// Of a backend that computes (not kAuto).
+Exactness exactness_of(Backend chosen);
+/// Of the backend that `wanted` stands for on this machine. Errors: those of choose_backend.
+Exactness exactness_of(Backend wanted, int device);
 
 }  // namespace mererun

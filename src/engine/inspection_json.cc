@@ -72,12 +72,10 @@ Json head_json(const Inspection& inspection) {
 Json memory_json(const std::vector<MemoryNeed>& memory) {
   Json out = Json::array();
   for (const MemoryNeed& need : memory) {
-    out.push_back({{"context", need.context},
-                   {"weightsBytes", need.weights},
-                   {"arenaBytes", need.arena},
-                   {"stateBytes", need.state},
-                   {"kvBytes", need.kv},
-                   {"totalBytes", need.total()}});
+    Json part{{"context", need.context},  {"weightsBytes", need.weights}, {"arenaBytes", need.arena},
+              {"stateBytes", need.state}, {"kvBytes", need.kv},           {"totalBytes", need.total()}};
+    if (need.scratch > 0) part["scratchBytes"] = need.scratch;
+    out.push_back(std::move(part));
   }
   return out;
 }

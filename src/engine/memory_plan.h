@@ -7,7 +7,7 @@
 
 namespace mererun {
 
-/// Memory that a model takes on the CPU with one sequence of `context` positions, in bytes: the formulas of
+/// Memory that a model takes with one sequence of `context` positions, in bytes: the formulas of
 /// docs/memory.md, computed from shapes alone.
 struct MemoryNeed {
   int context = 0;
@@ -15,7 +15,8 @@ struct MemoryNeed {
   std::size_t arena = 0;    // intermediate rows, the log of one verification, rotary table
   std::size_t state = 0;    // delta states, conv windows, last hidden row: the same at every position
   std::size_t kv = 0;       // pages of trunk and draft head that hold `context` positions
-  std::size_t total() const { return weights + arena + state + kv; }
+  std::size_t scratch = 0;  // on a GPU: kernels' scratch, staging of the upload, the driver's own
+  std::size_t total() const { return weights + arena + state + kv + scratch; }
 };
 
 /// The parts of `MemoryNeed::weights`.
@@ -34,8 +35,13 @@ struct MemoryLimits {
   int verify_width = 8;
 };
 
-/// `weights` may be loaded with Experts::kDescribe: no data is read.
+/// On the CPU. `weights` may be loaded with Experts::kDescribe: no data is read.
 MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits);
+
+/// On a GPU, where every weight is copied.
+MemoryNeed gpu_memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits);
+/// The weights' part of it: what ModelWeights::owned_bytes of the CUDA backend says.
+std::size_t gpu_weight_bytes(const HostWeights& weights);
 
 /// The contexts that `model inspect` reports: 4,096, 32,768 and `standard`, ascending, each at most
 /// `max_positions`; `standard` alone is kept whatever it is.

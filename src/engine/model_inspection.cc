@@ -39,7 +39,7 @@ class Inspector {
       : options_(options), progress_(progress) {}
 
   Inspection run() {
-    out_.exactness = exactness_of(options_.backend);
+    out_.exactness = exactness_of(options_.backend, options_.device);
     resolve();
     read_tokenizer();
     read_template();
@@ -171,7 +171,9 @@ class Inspector {
     const MemoryLimits limits{.prefill_chunk = options_.prefill_chunk,
                               .verify_width = std::min(out_.traits.width, out_.traits.width_cap)};
     for (const int context : reported_contexts(out_.context, out_.config->max_positions))
-      out_.memory.push_back(memory_needed(*weights_, context, limits));
+      out_.memory.push_back(out_.exactness.backend == name_of(Backend::kCuda)
+                                ? gpu_memory_needed(*weights_, context, limits)
+                                : memory_needed(*weights_, context, limits));
   }
 
   /// The headers alone, file by file, of a checkpoint that does not bind.

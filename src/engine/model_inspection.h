@@ -22,6 +22,7 @@ struct InspectionOptions {
   ModelSurroundings surroundings;
   std::filesystem::path mtp_root;  // empty: search
   Backend backend = Backend::kAuto;
+  int device = 0;
   int prefill_chunk = 1024;  // decides the arena
   bool lists_tensors = false;
   bool compares_checksums = false;

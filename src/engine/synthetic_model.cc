@@ -39,12 +39,14 @@ SyntheticModel::SyntheticModel(const SyntheticOptions& options, const LoadProgre
     : geometry_(make_synthetic_geometry(options.geometry, options.layers, options.table_bytes)),
       seed_(options.seed) {
   const Stopwatch watch;
+  choose_backend(options.backend, options.device);  // refuses before anything is made
   SyntheticWeights weights = make_synthetic_weights(geometry_.config, seed_);
   memory_ = std::move(weights.memory);
   ModelLimits limits;
   limits.max_rows = options.max_rows;
-  model_ = std::make_unique<Model>(make_backend(options.backend, options.device, options.threads),
-                                   std::move(weights.host), limits, progress);
+  auto ops = make_backend_for(weights.host, {.context = kLeastContext, .prefill_chunk = options.max_rows},
+                              options.backend, options.device, options.threads);
+  model_ = std::make_unique<Model>(std::move(ops), std::move(weights.host), limits, progress);
   load_seconds_ = watch.seconds();
 }
 
