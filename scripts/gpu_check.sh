@@ -1,25 +1,47 @@
 #!/usr/bin/env bash
-# Builds the CUDA checks on a machine with a GPU and nvcc, and runs them: bits against the CPU, compute-sanitizer on
-# the op tests, bandwidth and model benchmarks. Needs no CMake configuration; fmt, nlohmann-json and OpenSSL's
-# libcrypto (and GoogleTest, for the op tests) are taken from the system or from MERERUN_DEPS (include/, lib/).
-#   scripts/gpu_check.sh [--build-only] [--out DIR] [--arch 90] STEP ...
-#     STEP: ops (op tests), memcheck, racecheck, bits, shapes, linears, 27b, 35b; none: all of them
-# Results: DIR/cuda_check.json (receipt) and DIR/ops.log. Exit status 1 if anything differs.
+# Proves and measures the CUDA backend on a machine with a GPU: bits against the CPU, compute-sanitizer, benchmarks at
+# true sizes, the program itself.
+#   scripts/gpu_check.sh [--stage NAME]... [--step NAME]... [--limit SECONDS] [--bin DIR] [--commit ID] [--out DIR]
+#     [--arch 90] [--build-only]
+# Stages, all by default, in this order:
+#   bits      op tests, checkpoints, drafting generations (100 repetitions), true shapes, 4,944 tokens
+#   program   mere.run on the GPU and on the CPU: the same text and the same tokens (needs mere.run, see below)
+#   bench     read bandwidth and linears, 27B and 35B, both behind 64K positions, draft steps
+#   sanitize  memcheck and racecheck of the op tests
+# --step runs only the named steps of the stages: ops bits generate shapes long, linears 27b 35b 27b-64k 35b-64k,
+# memcheck racecheck, or those of the program.
+# --limit ends the last step in time and skips the rest, so that a receipt is whole whatever happens.
+# --bin takes mererun_cuda_check, mererun_kernels_tests and mere.run, and their libraries in lib/, from a folder;
+# without it the first two are compiled here with nvcc and g++ (no CMake): fmt, nlohmann-json, OpenSSL's libcrypto and
+# GoogleTest come from the system or from MERERUN_DEPS (include/, lib/), and mere.run is build/release/bin's, if built.
+# Receipt: DIR/receipt.jsonl, one line a step, written as steps end, with every record of mererun_cuda_check; logs
+# beside it. Exit status 1 if anything differs, fails or did not finish.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70
 
-out=build/gpu_check/out arch=90 build_only='' steps=()
+out=build/gpu_check/out arch=90 build_only='' bin='' limit=100000 commit='' stages=() only=()
 while (($#)); do
   case $1 in
     --build-only) build_only=1 ;;
+    --stage) stages+=("$2"); shift ;;
+    --step) only+=("$2"); shift ;;
+    --limit) limit=$2; shift ;;
+    --bin) bin=$2; shift ;;
+    --commit) commit=$2; shift ;;
     --out) out=$2; shift ;;
     --arch) arch=$2; shift ;;
-    --*) echo "gpu_check: unknown option $1; see the head of scripts/gpu_check.sh" >&2; exit 64 ;;
-    *) steps+=("$1") ;;
+    *) echo "gpu_check: unknown option $1; see the head of scripts/gpu_check.sh" >&2; exit 64 ;;
   esac
   shift
 done
-((${#steps[@]})) || steps=(ops memcheck racecheck bits shapes linears 27b 35b)
+((${#stages[@]})) || stages=(bits program bench sanitize)
+for stage in "${stages[@]}"; do
+  case $stage in
+    bits | program | bench | sanitize) ;;
+    *) echo "gpu_check: expected stage bits, program, bench or sanitize, got $stage" >&2; exit 64 ;;
+  esac
+done
+wants() { [[ " ${stages[*]} " == *" $1 "* ]]; }
 
 objects=build/gpu_check/objects
 mkdir -p "$objects" "$out"
@@ -43,8 +65,11 @@ job() {
 }
 plan_build() {
   local file name build
-  for file in src/{base,device,tensor,checkpoint,cache,model,kernels,kernels/cpu,device/cuda,kernels/cuda}/*.cc tests/cuda/*.cc; do
-    [[ $file != */cuda_absent.cc ]] || continue
+  for file in src/{base,device,tensor,checkpoint,cache,model,decode,kernels,kernels/cpu,device/cuda,kernels/cuda}/*.cc tests/cuda/*.cc; do
+    case $file in  # the disk store needs libraries of its own
+      */cache/disk_store_absent.cc) ;;
+      */cuda_absent.cc | */cache/disk_* | */cache/prefix_digest.cc | */cache/sealed_file.cc | */cache/snapshot_image.cc | */cache/sqlite_*) continue ;;
+    esac
     job "${file//\//_}" "${host[@]}" "$file"
   done
   for file in src/kernels/cuda/*.cu tests/cuda/*.cu; do job "${file//\//_}" "${device[@]}" "$file"; done
@@ -58,7 +83,7 @@ plan_build() {
       *) job "$name" "${host[@]}" "$file" ;;
     esac
   done
-  for file in src/kernels/reference/{attention,delta,experts,linear,misc,norm}.cc; do
+  for file in src/kernels/reference/{attention,delta,experts,index,linear,misc,norm,streams}.cc; do
     for build in baseline fused; do
       name=reference_${build}_$(basename "$file" .cc)
       if [[ $build == fused ]]; then
@@ -69,8 +94,9 @@ plan_build() {
     done
   done
   job reference_ops "${host[@]}" -DMERERUN_REFERENCE_FUSED src/kernels/reference/reference_ops.cc
+  job reference_flash "${host[@]}" src/kernels/reference/flash_ops.cc
   job reference_unpack "${host[@]}" src/kernels/reference/unpack.cc
-  [[ " ${steps[*]} " == *\ ops\ * || " ${steps[*]} " == *check\ * ]] || return 0
+  wants bits || wants sanitize || return 0
   for file in tests/kernels/*_test.cc; do
     case $file in *cpu_*) continue ;; esac
     job "test_$(basename "$file" .cc)" "${host[@]}" -Isrc "$file"
@@ -87,23 +113,106 @@ build() {
   g++ -o build/gpu_check/ops "$objects"/test_*.o build/gpu_check/core.a -lgtest_main -lgmock -lgtest "${link[@]}"
 }
 
-build || { echo "gpu_check: the build failed" >&2; exit 70; }
+if [[ -n $bin ]]; then
+  check=$bin/mererun_cuda_check ops=$bin/mererun_kernels_tests program=$bin/mere.run
+  export LD_LIBRARY_PATH=$bin/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+else
+  SECONDS=0
+  build || { echo "gpu_check: the build failed" >&2; exit 70; }
+  echo "gpu_check: built in $SECONDS s"
+  limit=$((limit - SECONDS))
+  check=build/gpu_check/cuda_check ops=build/gpu_check/ops program=build/release/bin/mere.run
+fi
 [[ -z $build_only ]] || exit 0
-status=0
-checks=()
-for step in "${steps[@]}"; do
-  case $step in
-    ops) build/gpu_check/ops --gtest_filter='*cuda*' --gtest_brief=1 >"$out/ops.log" 2>&1 || status=1
-      tail -n 60 "$out/ops.log" ;;
-    memcheck | racecheck)
-      compute-sanitizer --tool "$step" --error-exitcode 9 build/gpu_check/ops --gtest_filter='*cuda*' \
-        --gtest_brief=1 >"$out/$step.log" 2>&1 || status=1
-      tail -n 4 "$out/$step.log" ;;
-    *) checks+=("$step") ;;
+
+receipt=$out/receipt.jsonl
+status=0 SECONDS=0
+[[ -n $commit ]] || commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+printf '{"receipt":"gpu_check","commit":"%s","date":"%s","driverVersion":"%s","stages":"%s"}\n' \
+  "$commit" "$(date -u +%F)" "$driver" "${stages[*]}" | tee -a "$receipt"
+
+# step STAGE NAME MOST COMMAND...: runs it in what is left of the limit, at most MOST seconds; one receipt line
+step() {
+  local stage=$1 name=$2 most=$3 left=$((limit - SECONDS)) start=$SECONDS result
+  shift 3
+  ((${#only[@]} == 0)) || [[ " ${only[*]} " == *" $name "* ]] || return 0
+  if ((left < 8)); then
+    printf '{"stage":"%s","step":"%s","result":"skipped: out of time"}\n' "$stage" "$name" | tee -a "$receipt"
+    status=1
+    return
+  fi
+  ((left < most)) && most=$left
+  if [[ $(type -t "$1") == function ]]; then
+    "$@" >"$out/$name.log" 2>&1
+  else
+    timeout -k 5 "$most" "$@" >"$out/$name.log" 2>&1
+  fi
+  case $? in
+    0) result=pass ;;
+    124 | 137) result="stopped after $most s" status=1 ;;
+    *) result=fail status=1 ;;
+  esac
+  printf '{"stage":"%s","step":"%s","result":"%s","seconds":%d,"endOfLog":"%s"}\n' "$stage" "$name" "$result" \
+    $((SECONDS - start)) "$(tail -n 2 "$out/$name.log" | tr -d '"\\' | tr '\n\t' '  ' | cut -c1-300)" | tee -a "$receipt"
+}
+# records STAGE NAME MOST: a step of mererun_cuda_check, with its records
+records() {
+  step "$1" "$2" "$3" "$check" --out "$out/$2.json" --commit "$commit" "$2"
+  [[ ! -f $out/$2.log ]] || grep '^{' "$out/$2.log" | tee -a "$receipt"
+}
+
+# Runs the program on both backends and compares what it says.
+same_text() {
+  local model=$1 prompt=$2 backend
+  shift 2
+  for backend in cpu cuda; do
+    "$program" text chat --model-root "models/$model" --backend "$backend" --temperature 0 --max-tokens 200 --quiet \
+      "$@" --prompt "$prompt" >"$out/text.$backend" || return 1
+  done
+  cmp "$out/text.cpu" "$out/text.cuda" && wc -c "$out/text.cuda"
+}
+program_steps() {
+  local model
+  if [[ ! -x $program ]]; then
+    printf '{"stage":"program","step":"all","result":"skipped: no %s"}\n' "$program" | tee -a "$receipt"
+    return
+  fi
+  for model in demo-dense-4bit demo-moe-4bit; do
+    step program "chat-$model" 30 same_text "$model" 'Write a Python function that checks whether a number is prime.'
+    step program "chat-serial-$model" 30 same_text "$model" 'Why is the sky blue?' --speculation off
+    step program "inspect-$model" 20 "$program" model inspect --model-root "models/$model" --backend cuda --json
+    step program "verification-$model" 40 "$program" model benchmark q38-verification --model-root "models/$model" \
+      --backend cuda --json
+    step program "mtp-$model" 60 "$program" model benchmark q36-mtp --model-root "models/$model" --backend cuda --json
+  done
+  step program verification-synthetic-27b 90 "$program" model benchmark q38-verification --synthetic q38-27b \
+    --backend cuda --json
+  step program refuses-absent-device 10 bash -c \
+    '"$0" text chat --model-root models/demo-dense-4bit --backend cuda --device 9 --prompt x; [[ $? == 69 ]]' "$program"
+}
+
+for stage in "${stages[@]}"; do
+  case $stage in
+    bits)
+      step bits ops 90 "$ops" '--gtest_filter=*cuda*' --gtest_brief=1
+      records bits bits 120
+      records bits generate 60
+      records bits shapes 90
+      records bits long 90
+      ;;
+    program) program_steps ;;
+    bench)
+      records bench linears 60
+      for name in 27b 35b 27b-64k 35b-64k; do records bench "$name" 90; done
+      ;;
+    sanitize)
+      for tool in memcheck racecheck; do
+        step sanitize "$tool" 120 compute-sanitizer --tool "$tool" --error-exitcode 9 "$ops" \
+          '--gtest_filter=*cuda*' --gtest_brief=1
+      done
+      ;;
   esac
 done
-if ((${#checks[@]})); then
-  build/gpu_check/cuda_check --out "$out/cuda_check.json" \
-    --commit "$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" "${checks[@]}" || status=1
-fi
+echo "gpu_check: $SECONDS s, status $status, receipt $receipt"
 exit $status

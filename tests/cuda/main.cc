@@ -1,14 +1,14 @@
 // The CUDA backend against the CPU's bits, and its speed:
 //   mererun_cuda_check [--models DIR] [--golden DIR] [--out FILE] [--commit ID] STEP ...
-// STEP: bits (checkpoints), shapes (true 27B and 35B ops), linears, 27b, 35b. Prints one JSON object a line;
-// --out writes them as one array. Exit status 1 if a comparison failed.
+// STEP: bits (checkpoints), long (4,944 tokens on the bundled ones), generate (drafting generations), shapes
+// (true 27B and 35B ops), linears, 27b, 35b, 27b-64k, 35b-64k. Prints one JSON object a line; --out holds
+// them as one array, complete after each. Exit status 1 if a comparison failed.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 
 #include "device/cuda/cuda_device.h"
 #include "kernels/numerics.h"
@@ -51,8 +51,21 @@ void run_bits(Report& report, const Arguments& arguments) {
   check_model_bits(report, "demo-moe-4bit", arguments.models / "demo-moe-4bit", 300, 256);
 }
 
+void run_step(Report& report, const Arguments& arguments, const std::string& step) {
+  using namespace mererun::cuda_check;
+  if (step == "bits") return run_bits(report, arguments);
+  if (step == "shapes") return check_true_shapes(report);
+  if (step == "linears") return bench_linears(report);
+  if (step == "27b" || step == "35b") return bench_model(report, step);
+  if (step == "27b-64k" || step == "35b-64k") return bench_long_context(report, step.substr(0, 3));
+  for (const char* name : {"demo-dense-4bit", "demo-moe-4bit"}) {
+    if (step == "long") check_model_bits(report, name, arguments.models / name, 4944, 16);
+    if (step == "generate") check_generation(report, name, arguments.models / name);
+  }
+}
+
 int run(const Arguments& arguments) {
-  Report report;
+  Report report(arguments.out);
   const mererun::cuda::DeviceInfo device = mererun::cuda::device_info(0);
   report.add(
       {fmt::format(
@@ -61,21 +74,7 @@ int run(const Arguments& arguments) {
            arguments.commit, mererun::numerics::kContractVersion, device.name, device.major, device.minor,
            device.driver, device.runtime, device.memory_bytes),
        true});
-  for (const std::string& step : arguments.steps) {
-    if (step == "bits") run_bits(report, arguments);
-    if (step == "shapes") mererun::cuda_check::check_true_shapes(report);
-    if (step == "linears") mererun::cuda_check::bench_linears(report);
-    if (step == "27b" || step == "35b") mererun::cuda_check::bench_model(report, step);
-  }
-  if (!arguments.out.empty()) {
-    std::ofstream file(arguments.out);
-    const char* separator = "[\n";
-    for (const std::string& line : report.lines()) {
-      file << separator << line;
-      separator = ",\n";
-    }
-    file << "\n]\n";
-  }
+  for (const std::string& step : arguments.steps) run_step(report, arguments, step);
   return report.pass() ? 0 : 1;
 }
 

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <fstream>
 
 namespace mererun::cuda_check {
 
@@ -10,6 +11,14 @@ void Report::add(const Record& record) {
   pass_ = pass_ && record.pass;
   std::printf("%s\n", record.json.c_str());
   std::fflush(stdout);
+  if (file_.empty()) return;
+  std::ofstream out(file_);
+  const char* separator = "[\n";
+  for (const std::string& line : lines_) {
+    out << separator << line;
+    separator = ",\n";
+  }
+  out << "\n]\n";
 }
 
 std::uint64_t hash_floats(const std::vector<float>& values, std::uint64_t seed) {

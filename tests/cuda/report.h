@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mererun::cuda_check {
@@ -12,14 +14,16 @@ struct Record {
   bool pass = true;
 };
 
-/// Collects records; prints each as it arrives.
+/// Collects records; prints each as it arrives, and keeps a file of all of them complete.
 class Report {
  public:
+  /// `file` (may be empty) holds a JSON array of the records so far, whenever the program ends.
+  explicit Report(std::filesystem::path file) : file_(std::move(file)) {}
   void add(const Record& record);
   bool pass() const { return pass_; }
-  const std::vector<std::string>& lines() const { return lines_; }
 
  private:
+  std::filesystem::path file_;
   std::vector<std::string> lines_;
   bool pass_ = true;
 };
