@@ -4,8 +4,8 @@
 usage: trim_golden.py FULL.safetensors OUT.safetensors
 
 Kept: everything of prompt b; of prompt a the ids, the choices (experts, blocks, table rows) and whatever is given at
-`a.positions` only (a.logits is cut to those rows and renamed a.logits_at). Of checkpoints with sparse attention the index
-scores and the draft head's logits are left out. Needs only the Python standard library.
+`a.positions` only (a.logits is cut to those rows and renamed a.logits_at). Of checkpoints with sparse attention b.logits is
+cut likewise, residuals are kept in F16 (their bound is 1e-3), and the index scores and the draft head's logits are left out. Needs only the Python standard library.
 """
 import json
 import struct
@@ -44,10 +44,17 @@ def main():
         if f"a.{name}" in full and not any(d in f"a.{name}" for d in dropped):
             kept[f"a.{name}"] = full[f"a.{name}"]
     kept.update({k: v for k, v in full.items() if k.startswith(("a.qsa_blocks", "a.qsa_gap"))})
-    dtype, (_, vocabulary), logits = full["a.logits"]
-    positions = struct.unpack(f"<{full['a.positions'][1][0]}i", full["a.positions"][2])
-    row = 4 * vocabulary
-    kept["a.logits_at"] = (dtype, [len(positions), vocabulary], b"".join(logits[p * row:(p + 1) * row] for p in positions))
+    for prompt in "ab" if sparse else "a":
+        dtype, (_, vocabulary), logits = full[f"{prompt}.logits"]
+        positions = struct.unpack(f"<{full[f'{prompt}.positions'][1][0]}i", full[f"{prompt}.positions"][2])
+        row = 4 * vocabulary
+        kept[f"{prompt}.logits_at"] = (dtype, [len(positions), vocabulary],
+                                       b"".join(logits[p * row:(p + 1) * row] for p in positions))
+        kept.pop(f"{prompt}.logits", None)
+        if sparse:
+            _, shape, data = full[f"{prompt}.hidden"]
+            values = struct.unpack(f"<{len(data) // 4}f", data)
+            kept[f"{prompt}.hidden"] = ("F16", shape, struct.pack(f"<{len(values)}e", *values))
     write(sys.argv[2], dict(sorted(kept.items())))
 
 
