@@ -159,7 +159,7 @@ std::vector<Refusal> refusals() {
       {"EmptyHeader", "", "", "expected a JSON header, got at byte"},
       {"CutJson", R"({"a":{"dtype")", "", "expected a JSON header, got at byte"},
       {"BadUtf8", "{\"\xff\":{}}", "", "expected a JSON header, got at byte"},
-      {"NulBytes", std::string(4, '\0'), "", "expected a JSON header, got at byte"},
+      {"NulBytes", std::string(4, '\0'), "", "expected a header of JSON text, got a NUL at byte 0"},
       {"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", "", "expected one __metadata__, got two"},
       {"MetadataKeyTwice", R"({"__metadata__":{"a":"b","a":"c"}})", "",
        R"(expected distinct keys in __metadata__, got "a" twice)"},
