@@ -107,8 +107,8 @@ struct LoadState {
 using LoadProgress = std::function<void(const LoadState&)>;
 
 /// Converts the host's weights layer by layer. `host` (its mapping) must outlive the result.
-/// Errors: those of Ops::prepare_linear and TableReader, kOutOfMemory; kUnsupported for Flash-Next on a backend
-/// that does not serve it.
+/// Errors: those of Ops::prepare_linear and TableReader, kOutOfMemory; kUnsupported for Flash-Next on a
+/// backend that does not serve it.
 ModelWeights prepare_weights(Ops& ops, const HostWeights& host, const LoadProgress& progress = {});
 
 }  // namespace mererun
