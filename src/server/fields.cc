@@ -51,6 +51,9 @@ void check_shape(std::string_view text) {
 }  // namespace
 
 Json parse_body(std::string_view text) {
+  // The JSON library takes a NUL for the end of the text.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos)
+    throw ApiError::with(400, fmt::format("body: expected JSON, got a NUL at byte {}", nul));
   check_shape(text);
   try {
     return Json::parse(text);

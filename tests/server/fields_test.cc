@@ -26,6 +26,8 @@ std::string refusal(Work work) {
 
 TEST(ParseBody, RefusesWhatIsNoJsonAndSaysWhere) {
   EXPECT_EQ(refusal([] { parse_body("{\"a\": }"); }), "400 body: expected JSON, got an error at byte 7");
+  EXPECT_EQ(refusal([] { parse_body(std::string_view("{}\0 x", 5)); }),
+            "400 body: expected JSON, got a NUL at byte 2");
   EXPECT_THAT(refusal([] { parse_body(""); }), HasSubstr("body: expected JSON"));
   EXPECT_THAT(refusal([] { parse_body("{\"a\": \"\xff\"}"); }), HasSubstr("body: expected JSON"));
   EXPECT_THAT(refusal([] { parse_body("{\"a\": 1e999}"); }), HasSubstr("body: expected JSON"));
