@@ -232,6 +232,8 @@ class FolderStore final : public DiskStore {
                            .has_logits = !snapshot.logits().empty(),
                            .bytes = 0,
                            .file = {}};
+    // What is damaged and about to go must not pass for stored: its replacement would be left out.
+    writer_->await_removals();
     if (index_->has_snapshot(entry)) {
       writer_->push(DiskWriter::Touch{std::move(entry), snapshot.kind()});
       return true;

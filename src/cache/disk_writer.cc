@@ -17,6 +17,11 @@ std::size_t held_bytes(const DiskWriter::Job& job) {
   return write != nullptr ? write->image.size_bytes() : 0;
 }
 
+bool is_removal(const DiskWriter::Job& job) {
+  return std::holds_alternative<DiskWriter::RemoveSnapshot>(job) ||
+         std::holds_alternative<DiskWriter::RemovePage>(job);
+}
+
 }  // namespace
 
 DiskWriter::DiskWriter(const DiskStoreOptions& options)
@@ -53,9 +58,15 @@ void DiskWriter::push(Job job) {
       for (std::size_t i = 0; i < write->pages.size(); ++i)
         if (!write->image.pages[i].bytes.empty()) waiting_pages_.insert(write->pages[i]);
     }
+    if (is_removal(job)) ++waiting_removals_;
     jobs_.push_back(std::move(job));
   }
   wake_.notify_one();
+}
+
+void DiskWriter::await_removals() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return waiting_removals_ == 0; });
 }
 
 void DiskWriter::flush() {
@@ -103,6 +114,7 @@ void DiskWriter::run() {
     }
     lock.lock();
     waiting_bytes_ -= held_bytes(job);
+    if (is_removal(job)) --waiting_removals_;
     if (const auto* write = std::get_if<Write>(&job)) {
       for (std::size_t i = 0; i < write->pages.size(); ++i)
         if (!write->image.pages[i].bytes.empty()) waiting_pages_.erase(waiting_pages_.find(write->pages[i]));

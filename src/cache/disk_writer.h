@@ -58,6 +58,8 @@ class DiskWriter {
   void flush();
   /// True if a write that waits will store the page.
   bool will_store(const PageName& page) const;
+  /// Returns once nothing that was pushed for removal is in the index any more.
+  void await_removals();
 
   void count_skipped(std::string_view reason);
   void count_corrupt();
@@ -83,6 +85,7 @@ class DiskWriter {
   std::deque<Job> jobs_;
   std::multiset<PageName> waiting_pages_;
   std::size_t waiting_bytes_ = 0;
+  int waiting_removals_ = 0;
   bool is_busy_ = false;
   bool stops_ = false;
   DiskStoreStatistics statistics_;
