@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/server/live_service.h"
 
@@ -31,6 +33,13 @@ class SchedulerTest : public ::testing::Test {
   }
   /// A stream that ends when it is stopped: noise rarely says its end id.
   static Json endless(int prompt = 5) { return completion(prompt, 3000, {{"stream", true}}); }
+
+  /// What the engine's thread does after it has answered.
+  template <typename Condition>
+  static bool eventually(Condition condition) {
+    for (int i = 0; i < 10000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return condition();
+  }
 
   testing::TempFolder temp_;
   std::filesystem::path folder_;
@@ -64,7 +73,7 @@ TEST_F(SchedulerTest, TurnsAreFair) {
   ASSERT_TRUE(first->wait_for("data: "));
   // A request that comes later is not held up until the first one ends.
   EXPECT_EQ(service->post("/v1/completions", completion(7, 5)).status, 200);
-  EXPECT_EQ(service->scheduler().active(), 1);
+  EXPECT_TRUE(eventually([&] { return service->scheduler().active() == 1; }));
   first->leave();
   first->wait();
 }
@@ -72,6 +81,7 @@ TEST_F(SchedulerTest, TurnsAreFair) {
 TEST_F(SchedulerTest, AFullQueueIsRefusedWithRetryAfter) {
   const auto service = live({.max_active = 1, .max_queued = 1});
   const auto active = service->send("POST", "/v1/completions", endless().dump());
+  ASSERT_TRUE(active->wait_for("data: "));
   const auto queued = service->send("POST", "/v1/completions", completion(6, 2).dump());
   const HttpResponse refused = service->send("POST", "/v1/completions", completion(7, 2).dump())->wait();
   EXPECT_EQ(refused.status, 503);
@@ -90,7 +100,7 @@ TEST_F(SchedulerTest, AClientThatLeavesFreesItsSlotAndItsPrefixStays) {
   gone->wait();
   const Json next = json_of(service->post("/v1/completions", completion(5, 4)));
   EXPECT_EQ(next["prefix_cache"]["matchedTokens"], 40);
-  EXPECT_EQ(service->scheduler().active(), 0);
+  EXPECT_TRUE(eventually([&] { return service->scheduler().active() == 0; }));
   EXPECT_THAT(service->get("/metrics").body, HasSubstr("finish=\"cancelled\"} 1\n"));
   const auto fresh = live({.max_active = 1});
   EXPECT_EQ(testing::without_extensions(next),
@@ -100,10 +110,11 @@ TEST_F(SchedulerTest, AClientThatLeavesFreesItsSlotAndItsPrefixStays) {
 TEST_F(SchedulerTest, AClientThatLeavesTheQueueIsForgotten) {
   const auto service = live({.max_active = 1, .max_queued = 4});
   const auto active = service->send("POST", "/v1/completions", endless().dump());
+  ASSERT_TRUE(active->wait_for("data: "));
   const auto waiting = service->send("POST", "/v1/completions", completion(6, 2).dump());
   waiting->leave();
   EXPECT_EQ(waiting->wait().status, 499);
-  EXPECT_EQ(service->scheduler().queued(), 0);
+  EXPECT_TRUE(eventually([&] { return service->scheduler().queued() == 0; }));
   active->leave();
   active->wait();
 }
