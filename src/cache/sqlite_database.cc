@@ -24,9 +24,11 @@ SqliteDatabase::SqliteDatabase(const std::filesystem::path& path, Mode mode) {
       escaped += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", c) : std::string(1, c);
     name = "file:" + escaped + "?immutable=1";
   }
-  // SQLite would leave a new file to the umask; log and shared memory get the file's own mode.
+  // SQLite would leave a new file to the umask; log and shared memory get the file's own mode. Only a new
+  // file may be opened and closed here: closing one drops every lock this process holds on it through other
+  // connections.
   if (writes) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) ::close(fd);
   }
   const int flags = SQLITE_OPEN_NOMUTEX | (writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE

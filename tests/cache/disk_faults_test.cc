@@ -260,6 +260,49 @@ TEST_F(DiskFaults, KilledAtAnyMomentNothingEarlierIsLost) {
   }
 }
 
+/// The process that leaves must not take itself for the last one and remove the log that the other still
+/// writes.
+TEST_F(DiskFaults, WhatAProcessWritesAfterAnotherLeftIsKept) {
+  int commands[2], reports[2];
+  ASSERT_EQ(pipe(commands), 0);
+  ASSERT_EQ(pipe(reports), 0);
+  const pid_t writer = fork();
+  if (writer == 0) {
+    const auto store = open();
+    char command = 0;
+    for (int i = 0;; ++i) {
+      store->offer(states_.snapshot(count_up(100 + 1000 * i, 300)));
+      store->flush();
+      if (write(reports[1], "+", 1) != 1 || ::read(commands[0], &command, 1) != 1) _exit(1);
+    }
+  }
+  char report = 0;
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(::read(reports[0], &report, 1), 1);
+    const pid_t visitor = fork();
+    if (visitor == 0) {
+      bool sees_all = true;
+      {
+        const auto store = open();
+        for (int k = 0; k <= i; ++k) sees_all &= found(*store, count_up(100 + 1000 * k, 310)) == 300;
+        store->offer(states_.snapshot(count_up(100000 + 1000 * i, 280)));
+      }
+      _exit(sees_all ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(visitor, &status, 0);
+    EXPECT_EQ(status, 0) << i;
+    if (i < 3) ASSERT_EQ(write(commands[1], "+", 1), 1);
+  }
+  kill(writer, SIGKILL);
+  waitpid(writer, nullptr, 0);
+  const auto store = open();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(found(*store, count_up(100 + 1000 * i, 310)), 300) << i;
+    EXPECT_EQ(found(*store, count_up(100000 + 1000 * i, 290)), 280) << i;
+  }
+}
+
 TEST_F(DiskFaults, TwoProcessesShareAFolder) {
   constexpr int kEach = 25;
   std::vector<pid_t> children;
