@@ -125,6 +125,9 @@ else
 fi
 [[ -z $build_only ]] || exit 0
 
+golden=build/gpu_check/golden
+mkdir -p "$golden"
+tar xf tests/golden/data.tar.xz -C "$golden" || exit 70
 receipt=$out/receipt.jsonl
 status=0 SECONDS=0
 [[ -n $commit ]] || commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
@@ -158,7 +161,7 @@ step() {
 }
 # records STAGE NAME MOST: a step of mererun_cuda_check, with its records
 records() {
-  step "$1" "$2" "$3" "$check" --out "$out/$2.json" --commit "$commit" "$2"
+  step "$1" "$2" "$3" "$check" --golden "$golden" --out "$out/$2.json" --commit "$commit" "$2"
   [[ ! -f $out/$2.log ]] || grep '^{' "$out/$2.log" | tee -a "$receipt"
 }
 

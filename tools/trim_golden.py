@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trims the golden vectors of a tiny checkpoint to what is committed under tests/golden/vectors.
+"""Trims the golden vectors of a tiny checkpoint to what is packed as vectors/ (tools/golden_data.py).
 
 usage: trim_golden.py FULL.safetensors OUT.safetensors
 

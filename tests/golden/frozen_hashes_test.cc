@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 json load_hashes() {
-  std::ifstream file(testing::golden_dir() / "frozen_hashes.json");
+  std::ifstream file(testing::source_dir() / "tests/golden/frozen_hashes.json");
   return json::parse(file);
 }
 

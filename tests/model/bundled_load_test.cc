@@ -21,7 +21,7 @@ const fs::path kSource = MERERUN_SOURCE_DIR;
 fs::path golden(const std::string& name) {
   const char* full = std::getenv("MERERUN_GOLDEN_DIR");
   if (full != nullptr && fs::exists(fs::path(full) / name)) return fs::path(full) / name;
-  return kSource / "tests/golden" / name;
+  return fs::path(MERERUN_BINARY_DIR) / "golden" / name;
 }
 
 void expect_clean(const HostWeights& weights) {

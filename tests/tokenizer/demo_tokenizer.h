@@ -29,7 +29,7 @@ inline const std::shared_ptr<const Tokenizer>& demo_tokenizer() {
 }
 
 inline nlohmann::json tokenizer_golden(const std::string& file) {
-  return nlohmann::json::parse(read_text(MERERUN_SOURCE_DIR "/tests/golden/tokenizer/" + file));
+  return nlohmann::json::parse(read_text(MERERUN_BINARY_DIR "/golden/tokenizer/" + file));
 }
 
 /// A random well-formed text: mostly characters at which pre-tokenization and NFC have something to decide.

@@ -15,13 +15,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json read_json(const std::string& path) {
-  std::ifstream file(std::string(MERERUN_SOURCE_DIR) + "/" + path);
+  std::ifstream file(path);
   EXPECT_TRUE(file) << path;
   return Json::parse(file);
 }
 
 TEST(TemplateCases, RenderAsJinja2Does) {
-  const Json document = read_json("tests/tokenizer/data/template_cases.json");
+  const Json document = read_json(MERERUN_SOURCE_DIR "/tests/tokenizer/data/template_cases.json");
   ASSERT_GT(document["cases"].size(), 200u);
   for (const Json& one : document["cases"]) {
     const std::string source = one["template"];
@@ -44,7 +44,7 @@ TEST(TemplateCases, RenderAsJinja2Does) {
 TEST(ChatTemplateGoldens, BundledTemplateRendersExactly) {
   const ChatTemplate chat_template =
       load_chat_template(std::string(MERERUN_SOURCE_DIR) + "/models/demo-dense-4bit");
-  const Json document = read_json("tests/golden/chat-template/cases.json");
+  const Json document = read_json(MERERUN_BINARY_DIR "/golden/chat-template/cases.json");
   ASSERT_EQ(document["cases"].size(), 61u);
   int failures = 0;
   for (const Json& one : document["cases"]) {
