@@ -10,7 +10,7 @@
 # Compiler and build tools, then the libraries in the order of cmake/MererunDependencies.cmake.
 MERERUN_PACKAGES=(
   g++ cmake ninja-build pkg-config
-  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libsqlite3-dev
+  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libxxhash-dev libsqlite3-dev
   libboost-dev libfmt-dev libcli11-dev libssl-dev libgtest-dev libgmock-dev python3
 )
 

@@ -108,7 +108,7 @@ Violations check_heavy_headers(const SourceFile& file) {
     const bool is_bad = (include.is_system && std::regex_search(target, kCuda) && !cuda_folder) ||
                         (target == "nlohmann/json_fwd.hpp" && !kJsonForward.contains(file.folder())) ||
                         (target.starts_with("nlohmann/") && target != "nlohmann/json_fwd.hpp") ||
-                        (target.starts_with("httplib") && file.folder() != "server") ||
+                        (target.starts_with("boost/") && file.folder() != "server") ||
                         target.starts_with("CLI/");
     if (is_bad) violations.push_back(at(file, include.line, "a header may not include " + target));
   }

@@ -61,7 +61,8 @@ TEST(HeavyHeaders, SourcesMayHeadersMayNot) {
   EXPECT_THAT(check_heavy_headers({"src/kernels/a.h", "#include <cuda_runtime.h>\n"}), SizeIs(1));
   EXPECT_THAT(check_heavy_headers({"src/kernels/cuda/a.cuh", "#include <cuda_runtime.h>\n"}), IsEmpty());
   EXPECT_THAT(check_heavy_headers({"src/cli/a.h", "#include <CLI/CLI.hpp>\n"}), SizeIs(1));
-  EXPECT_THAT(check_heavy_headers({"src/engine/a.h", "#include <httplib.h>\n"}), SizeIs(1));
+  EXPECT_THAT(check_heavy_headers({"src/engine/a.h", "#include <boost/beast/http.hpp>\n"}), SizeIs(1));
+  EXPECT_THAT(check_heavy_headers({"src/server/a.h", "#include <boost/beast/http.hpp>\n"}), IsEmpty());
 }
 
 TEST(Environment, CommentsDoNotCount) {
