@@ -78,6 +78,11 @@ MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLi
   return need;
 }
 
+std::size_t sequence_bytes(const HostWeights& weights, int positions) {
+  const MemoryNeed need = beside_weights(weights, positions, {});
+  return need.state + need.kv;
+}
+
 std::size_t gpu_weight_bytes(const HostWeights& weights) {
   std::size_t bytes = 0;
   for_each_linear(weights, [&](std::string_view name, const LinearSource& source) {

@@ -38,6 +38,9 @@ struct MemoryLimits {
 /// On the CPU. `weights` may be loaded with Experts::kDescribe: no data is read.
 MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits);
 
+/// The state and KV of one sequence of `positions` positions, on any backend.
+std::size_t sequence_bytes(const HostWeights& weights, int positions);
+
 /// On a GPU, where every weight is copied.
 MemoryNeed gpu_memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits);
 /// The weights' part of it: what ModelWeights::owned_bytes of the CUDA backend says.

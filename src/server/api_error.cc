@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/run.h"
+#include "server/fields.h"
 
 namespace mererun {
 namespace {
@@ -88,8 +90,14 @@ ApiError ApiError::later(int status, const std::string& message, int retry_after
   return error;
 }
 
-ApiError ApiError::of(const Error& error) {
-  if (const auto* known = dynamic_cast<const ApiError*>(&error)) return *known;
+ApiError ApiError::of(const std::exception& failure) {
+  if (const auto* known = dynamic_cast<const ApiError*>(&failure)) return *known;
+  if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr)
+    return later(503, "memory: expected more of it, got none", 5, "no_memory");
+  const auto* named = dynamic_cast<const Error*>(&failure);
+  if (named == nullptr)
+    return with(500, fmt::format("internal: expected no failure, got {}", failure.what()));
+  const Error& error = *named;
   const int status = status_of(error.code());
   ApiError out(status, error.code(), error.what());
   if (status == 400) out.param_ = field_of(error.what());
@@ -116,7 +124,7 @@ Json error_body(const ApiError& error, ApiDialect dialect) {
 
 HttpResponse error_response(const ApiError& error, ApiDialect dialect) {
   HttpResponse response{.status = error.status()};
-  response.body = error_body(error, dialect).dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.body = dump(error_body(error, dialect));
   if (error.retry_after_seconds() > 0)
     response.headers.push_back({"Retry-After", std::to_string(error.retry_after_seconds())});
   if (error.status() == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});

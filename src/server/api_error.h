@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -24,8 +25,8 @@ class ApiError final : public Error {
   /// 503 or 429: try again after some seconds.
   static ApiError later(int status, const std::string& message, int retry_after_seconds,
                         std::string code = {});
-  /// What an error of the engine means to a client.
-  static ApiError of(const Error& error);
+  /// What a failure means to a client: an Error by its code, lack of memory as 503, anything else as 500.
+  static ApiError of(const std::exception& error);
 
   int status() const { return status_; }
   const std::string& param() const { return param_; }

@@ -1,9 +1,6 @@
 #include "server/chat_messages.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "server/api_error.h"
@@ -13,30 +10,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string item(const std::string& where, std::size_t index) { return fmt::format("{}[{}]", where, index); }
-
 Json template_call(const Json& call, const std::string& where) {
   Fields fields(call, where);
   static_cast<void>(fields.choice("type", {"function"}));
-  const Json* function = fields.object("function");
-  if (function == nullptr) fields.refuse("function", "an object");
-  Fields inner(*function, fields.path("function"));
-  Json out{{"name", inner.required_text("name")}, {"arguments", Json::object()}};
-  const Json* arguments = inner.find("arguments");
-  if (arguments != nullptr && arguments->is_object()) {
-    out["arguments"] = *arguments;
-  } else if (arguments != nullptr && !(arguments->is_string() && arguments->get<std::string>().empty())) {
-    Json parsed;
-    if (arguments->is_string()) {
-      try {
-        parsed = parse_body(arguments->get<std::string>());
-      } catch (const ApiError&) {
-        inner.refuse("arguments", "a JSON object as text");
-      }
-    }
-    if (!parsed.is_object()) inner.refuse("arguments", "a JSON object as text");
-    out["arguments"] = std::move(parsed);
-  }
+  Fields inner(fields.required_object("function"), fields.path("function"));
+  Json out{{"name", inner.required_text("name")}, {"arguments", call_arguments(inner)}};
   Json wrapped{{"type", "function"}, {"function", std::move(out)}};
   if (const auto id = fields.text("id")) wrapped["id"] = *id;
   return wrapped;
@@ -50,7 +28,7 @@ Json assistant_message(Fields& fields, const std::string& where) {
   if (const Json* calls = fields.array("tool_calls"); calls != nullptr && !calls->empty()) {
     Json list = Json::array();
     for (std::size_t i = 0; i < calls->size(); ++i)
-      list.push_back(template_call((*calls)[i], item(where + ".tool_calls", i)));
+      list.push_back(template_call((*calls)[i], item_path(where + ".tool_calls", i)));
     out["tool_calls"] = std::move(list);
   } else if (content == nullptr && !out.contains("reasoning_content")) {
     fields.refuse("content", "a string, a list of parts, or tool_calls beside it");
@@ -60,14 +38,14 @@ Json assistant_message(Fields& fields, const std::string& where) {
 
 Json template_message(const Json& message, const std::string& where) {
   Fields fields(message, where);
-  const auto role = fields.choice("role", {"system", "developer", "user", "assistant", "tool"});
-  if (!role) fields.refuse("role", "one of system, developer, user, assistant, tool");
-  if (*role == "assistant") return assistant_message(fields, where);
+  const std::string role =
+      fields.required_choice("role", {"system", "developer", "user", "assistant", "tool"});
+  if (role == "assistant") return assistant_message(fields, where);
   const Json* content = fields.find("content");
   if (content == nullptr) fields.refuse("content", "a string or a list of parts");
-  Json out{{"role", *role == "developer" ? "system" : *role},
+  Json out{{"role", role == "developer" ? "system" : role},
            {"content", joined_text(*content, fields.path("content"))}};
-  if (*role == "tool") {
+  if (role == "tool") {
     if (auto id = fields.text("tool_call_id")) out["tool_call_id"] = std::move(*id);
   }
   if (auto name = fields.text("name")) out["name"] = std::move(*name);
@@ -76,10 +54,33 @@ Json template_message(const Json& message, const std::string& where) {
 
 }  // namespace
 
-bool is_tool_name(std::string_view name) {
-  return !name.empty() && name.size() <= 128 &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") ==
-             std::string_view::npos;
+Json call_arguments(Fields& call) {
+  const Json* arguments = call.find("arguments");
+  if (arguments == nullptr) return Json::object();
+  if (arguments->is_object()) return *arguments;
+  const auto refuse = [&] { call.refuse("arguments", "a JSON object as text"); };
+  if (!arguments->is_string()) refuse();
+  const auto& text = arguments->get_ref<const std::string&>();
+  if (text.empty()) return Json::object();
+  Json parsed;
+  try {
+    parsed = parse_body(text);
+  } catch (const ApiError&) {
+    refuse();
+  }
+  if (!parsed.is_object()) refuse();
+  return parsed;
+}
+
+std::string read_tool_name(Fields& tool, std::set<std::string>& names) {
+  std::string name = tool.required_text("name");
+  const bool is_name =
+      !name.empty() && name.size() <= 128 &&
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") ==
+          std::string::npos;
+  if (!is_name) tool.refuse("name", "1 to 128 letters, digits, '_', '-' or '.'");
+  if (!names.insert(name).second) tool.refuse("name", "a name that no other tool has");
+  return name;
 }
 
 void refuse_part(const std::string& type, const std::string& where) {
@@ -97,7 +98,7 @@ std::string joined_text(const Json& content, const std::string& where) {
   if (!content.is_array()) throw ApiError::bad_field(where, "a string or a list of parts", excerpt(content));
   std::string out;
   for (std::size_t i = 0; i < content.size(); ++i) {
-    Fields part(content[i], item(where, i));
+    Fields part(content[i], item_path(where, i));
     const std::string type = part.required_text("type");
     const bool is_refusal = type == "refusal";
     if (!is_refusal && type != "text" && type != "input_text" && type != "output_text")
@@ -112,7 +113,7 @@ Json template_messages(const Json& messages, const std::string& where) {
   Json out = Json::array();
   bool is_start = true;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    Json message = template_message(messages[i], item(where, i));
+    Json message = template_message(messages[i], item_path(where, i));
     is_start = is_start && message["role"] == "system";
     if (is_start && !out.empty()) {
       out[0]["content"] =
@@ -127,14 +128,10 @@ Json template_messages(const Json& messages, const std::string& where) {
 Json template_tools(const Json& tools, const std::string& where) {
   std::set<std::string> names;
   for (std::size_t i = 0; i < tools.size(); ++i) {
-    Fields fields(tools[i], item(where, i));
-    if (!fields.choice("type", {"function"})) fields.refuse("type", "\"function\"");
-    const Json* function = fields.object("function");
-    if (function == nullptr) fields.refuse("function", "an object");
-    Fields inner(*function, fields.path("function"));
-    const std::string name = inner.required_text("name");
-    if (!is_tool_name(name)) inner.refuse("name", "1 to 128 letters, digits, '_', '-' or '.'");
-    if (!names.insert(name).second) inner.refuse("name", "a name that no other tool has");
+    Fields fields(tools[i], item_path(where, i));
+    fields.required_choice("type", {"function"});
+    Fields inner(fields.required_object("function"), fields.path("function"));
+    read_tool_name(inner, names);
     static_cast<void>(inner.text("description"));
     static_cast<void>(inner.object("parameters"));
   }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include <nlohmann/json_fwd.hpp>
 
 #include "server/fields.h"
@@ -13,9 +16,13 @@ namespace mererun {
 /// that are no text, naming the field.
 nlohmann::ordered_json template_messages(const nlohmann::ordered_json& messages, const std::string& where);
 
-/// Joins the text of several parts: a string, or a list of {"type": "text", "text"}.
-/// `kind` of the parts that count as text. Errors: ApiError 400, images with a message of their own.
+/// The text of a content: a string, or a list of parts {"type", "text"} (text, input_text, output_text) and
+/// {"type": "refusal", "refusal"}, joined. Errors: ApiError 400, images with a message of their own.
 std::string joined_text(const nlohmann::ordered_json& content, const std::string& where);
+
+/// Member `arguments` of a call as an object: one, or the text of one; {} where there is none or no text.
+/// Errors: ApiError 400.
+nlohmann::ordered_json call_arguments(Fields& call);
 
 /// Refuses a part that is no text.
 [[noreturn]] void refuse_part(const std::string& type, const std::string& where);
@@ -24,7 +31,8 @@ std::string joined_text(const nlohmann::ordered_json& content, const std::string
 /// Errors: ApiError 400.
 nlohmann::ordered_json template_tools(const nlohmann::ordered_json& tools, const std::string& where);
 
-/// 1 to 128 letters, digits, '_', '-', '.': a name that the call format can carry.
-bool is_tool_name(std::string_view name);
+/// Member `name` of a tool: 1 to 128 letters, digits, '_', '-', '.', which the call format can carry. Adds it
+/// to `names`, those of the tools before it. Errors: ApiError 400, also for one of these.
+std::string read_tool_name(Fields& tool, std::set<std::string>& names);
 
 }  // namespace mererun

@@ -16,11 +16,7 @@ Json tool_call_json(const std::string& id, const OutputPiece& call) {
 }
 
 Json envelope(const ReplyContext& context, std::string_view object) {
-  return {{"id", "chatcmpl-" + context.id},
-          {"object", object},
-          {"created", context.created},
-          {"model", context.model},
-          {"system_fingerprint", context.system_fingerprint}};
+  return openai_envelope(context, "chatcmpl-", object);
 }
 
 class WholeChatReply final : public Reply {
@@ -47,9 +43,7 @@ class WholeChatReply final : public Reply {
       choice["logprobs"] = {{"content", logprobs_json(*context_.tokenizer, answer)}};
     }
     Json body = envelope(context_, "chat.completion");
-    body["choices"] = Json::array({std::move(choice)});
-    body["usage"] = usage_json(result);
-    add_extensions(body, result, times);
+    finish_openai_body(body, Json::array({std::move(choice)}), result, times);
     context_.exchange->respond(json_response(body, std::move(context_.headers)));
   }
 
@@ -103,9 +97,7 @@ class StreamedChatReply final : public Reply {
     send(last);
     if (include_usage_) {
       Json usage = envelope(context_, "chat.completion.chunk");
-      usage["choices"] = Json::array();
-      usage["usage"] = usage_json(result);
-      add_extensions(usage, result, times);
+      finish_openai_body(usage, Json::array(), result, times);
       send(usage);
     }
     context_.exchange->write("data: [DONE]\n\n");

@@ -1,7 +1,5 @@
 #include "server/chat_request.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -28,10 +26,8 @@ ToolChoice read_tool_choice(Fields& fields) {
   }
   if (!value->is_object()) fields.refuse("tool_choice", expected);
   Fields inner(*value, fields.path("tool_choice"));
-  if (!inner.choice("type", {"function"})) inner.refuse("type", "\"function\"");
-  const Json* function = inner.object("function");
-  if (function == nullptr) inner.refuse("function", "an object");
-  Fields named(*function, inner.path("function"));
+  inner.required_choice("type", {"function"});
+  Fields named(inner.required_object("function"), inner.path("function"));
   return {.kind = ToolChoice::Kind::kNamed, .name = named.required_text("name")};
 }
 
@@ -40,13 +36,6 @@ void read_logprobs(Fields& fields, GenerateRequest& request) {
   const auto top = fields.integer("top_logprobs", {0, 20});
   if (top && *top > 0 && !wanted) fields.refuse("top_logprobs", "no such field unless logprobs is true");
   if (wanted) request.logprobs = static_cast<int>(top.value_or(0));
-}
-
-void read_budget(Fields& fields, GenerateRequest& request) {
-  const auto older = fields.integer("max_tokens", {1});
-  const auto newer = fields.integer("max_completion_tokens", {1});
-  const auto budget = newer ? newer : older;
-  if (budget) request.max_tokens = static_cast<int>(std::min<std::int64_t>(*budget, INT32_MAX));
 }
 
 void read_tools(Fields& fields, const Engine& engine, GenerateRequest& request) {
@@ -89,25 +78,21 @@ ApiRequest parse_chat_request(const Json& body, const Engine& engine) {
   check_model(fields, engine);
   const Json* messages = fields.array("messages");
   if (messages == nullptr) fields.refuse("messages", "a list of messages");
-  request.chat.emplace();
-  request.chat->messages = std::make_shared<const Json>(template_messages(*messages, "messages"));
-  request.chat->template_arguments = std::make_shared<const Json>(template_arguments(fields, engine));
-  read_budget(fields, request);
-  read_sampling(fields, engine, request);
-  read_stop(fields, "stop", request);
+  request.chat = chat_prompt(template_messages(*messages, "messages"), template_arguments(fields, engine));
+  const auto older = fields.count("max_tokens");
+  const auto newer = fields.count("max_completion_tokens");
+  request.max_tokens = newer ? newer : older;
   read_logprobs(fields, request);
   read_output_format(fields, engine, request);
   read_tools(fields, engine, request);
-  read_speculation(fields, request);
-  read_stream(fields, out);
   if (fields.integer("n", {1}).value_or(1) != 1) fields.refuse("n", "1");
-  refuse_unserved(fields, {"audio", "functions", "function_call", "prediction", "best_of", "suffix", "echo",
-                           "web_search_options"});
   if (const Json* kinds = fields.array("modalities"); kinds != nullptr && *kinds != Json::array({"text"}))
     fields.refuse("modalities", "[\"text\"]");
-  for (const char* name : {"user", "store", "metadata", "service_tier", "safety_identifier"})
-    static_cast<void>(fields.find(name));  // say nothing about the answer
-  out.ignored = fields.unread();
+  read_common(fields, engine,
+              {.unserved = {"audio", "functions", "function_call", "prediction", "best_of", "suffix", "echo",
+                            "web_search_options"},
+               .silent = {"user", "store", "metadata", "service_tier", "safety_identifier"}},
+              out);
   return out;
 }
 

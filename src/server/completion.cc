@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kDefaultBudget = 16;  // of the form's inventor
+constexpr int kDefaultBudget = 16;  // of the form's inventor
 
 void read_prompt(Fields& fields, GenerateRequest& request) {
   const std::string expected = "a string or a list of token ids";
@@ -44,13 +44,7 @@ class CompletionReply : public Reply {
   CompletionReply(ReplyContext context, bool logprobs) : context_(std::move(context)), logprobs_(logprobs) {}
 
  protected:
-  Json envelope() const {
-    return {{"id", "cmpl-" + context_.id},
-            {"object", "text_completion"},
-            {"created", context_.created},
-            {"model", context_.model},
-            {"system_fingerprint", context_.system_fingerprint}};
-  }
+  Json envelope() const { return openai_envelope(context_, "cmpl-", "text_completion"); }
 
   static Json choice(const std::string& text) {
     return {{"text", text}, {"index", 0}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
@@ -94,9 +88,7 @@ class WholeCompletionReply final : public CompletionReply {
     Json only = choice(result.content);
     if (logprobs_) only["logprobs"] = listed_logprobs(result.logprobs);
     only["finish_reason"] = finish_reason(result);
-    body["choices"] = Json::array({std::move(only)});
-    body["usage"] = usage_json(result);
-    add_extensions(body, result, times);
+    finish_openai_body(body, Json::array({std::move(only)}), result, times);
     context_.exchange->respond(json_response(body, std::move(context_.headers)));
   }
   void on_error(const ApiError& error) override {
@@ -125,9 +117,7 @@ class StreamedCompletionReply final : public CompletionReply {
     send(std::move(last));
     if (include_usage_) {
       Json usage = envelope();
-      usage["choices"] = Json::array();
-      usage["usage"] = usage_json(result);
-      add_extensions(usage, result, times);
+      finish_openai_body(usage, Json::array(), result, times);
       context_.exchange->write(data_event(usage));
     }
     context_.exchange->write("data: [DONE]\n\n");
@@ -162,20 +152,13 @@ ApiRequest parse_completion_request(const Json& body, const Engine& engine) {
   check_model(fields, engine);
   read_prompt(fields, request);
   request.plain_output = true;
-  const std::int64_t budget = fields.integer("max_tokens", {1}).value_or(kDefaultBudget);
-  request.max_tokens = static_cast<int>(std::min<std::int64_t>(budget, INT32_MAX));
-  read_sampling(fields, engine, request);
-  read_stop(fields, "stop", request);
+  request.max_tokens = fields.count("max_tokens").value_or(kDefaultBudget);
   if (const auto logprobs = fields.integer("logprobs", {0, 20}))
     request.logprobs = static_cast<int>(*logprobs);
   read_output_format(fields, engine, request);
-  read_speculation(fields, request);
-  read_stream(fields, out);
   if (fields.integer("n", {1}).value_or(1) != 1) fields.refuse("n", "1");
   if (fields.integer("best_of", {1}).value_or(1) != 1) fields.refuse("best_of", "1");
-  refuse_unserved(fields, {"suffix", "echo"});
-  static_cast<void>(fields.find("user"));
-  out.ignored = fields.unread();
+  read_common(fields, engine, {.unserved = {"suffix", "echo"}, .silent = {"user"}}, out);
   return out;
 }
 

@@ -48,6 +48,11 @@ void check_shape(std::string_view text) {
   }
 }
 
+std::string one_of(const std::vector<std::string>& choices) {
+  return choices.size() == 1 ? fmt::format("\"{}\"", choices.front())
+                             : fmt::format("one of {}", fmt::join(choices, ", "));
+}
+
 }  // namespace
 
 Json parse_body(std::string_view text) {
@@ -64,11 +69,15 @@ Json parse_body(std::string_view text) {
   }
 }
 
+std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::string excerpt(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
+
+std::string item_path(std::string_view list, std::size_t index) { return fmt::format("{}[{}]", list, index); }
 
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object.is_object())
@@ -120,6 +129,12 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, IntegerBounds
   return number;
 }
 
+std::optional<int> Fields::count(std::string_view name) {
+  const auto value = integer(name, {1});
+  if (!value) return std::nullopt;
+  return static_cast<int>(std::min<std::int64_t>(*value, INT32_MAX));
+}
+
 std::optional<double> Fields::number(std::string_view name, NumberBounds range) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
@@ -150,8 +165,14 @@ std::optional<std::string> Fields::choice(std::string_view name, const std::vect
   if (value == nullptr) return std::nullopt;
   const bool is_known = value->is_string() &&
                         std::find(choices.begin(), choices.end(), value->get<std::string>()) != choices.end();
-  if (!is_known) refuse(name, fmt::format("one of {}", fmt::join(choices, ", ")));
+  if (!is_known) refuse(name, one_of(choices));
   return value->get<std::string>();
+}
+
+std::string Fields::required_choice(std::string_view name, const std::vector<std::string>& choices) {
+  auto value = choice(name, choices);
+  if (!value) refuse(name, one_of(choices));
+  return std::move(*value);
 }
 
 const Json* Fields::array(std::string_view name) {
@@ -164,6 +185,12 @@ const Json* Fields::object(std::string_view name) {
   const Json* value = find(name);
   if (value != nullptr && !value->is_object()) refuse(name, "an object");
   return value;
+}
+
+const Json& Fields::required_object(std::string_view name) {
+  const Json* value = object(name);
+  if (value == nullptr) refuse(name, "an object");
+  return *value;
 }
 
 std::vector<std::string> Fields::unread() const {

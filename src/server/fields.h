@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -15,8 +16,14 @@ namespace mererun {
 /// levels, or has objects of so many members that reading them would take quadratic time.
 nlohmann::ordered_json parse_body(std::string_view text);
 
+/// JSON as one line; bytes that are no UTF-8 become U+FFFD.
+std::string dump(const nlohmann::ordered_json& value);
+
 /// A value as a message shows it: its JSON text, cut after 60 bytes.
 std::string excerpt(const nlohmann::ordered_json& value);
+
+/// "messages[2]"
+std::string item_path(std::string_view list, std::size_t index);
 
 struct IntegerBounds {
   std::int64_t low;
@@ -41,14 +48,18 @@ class Fields {
   const nlohmann::ordered_json* find(std::string_view name);
   std::optional<bool> boolean(std::string_view name);
   std::optional<std::int64_t> integer(std::string_view name, IntegerBounds range);
+  /// A number of tokens, at least 1; what exceeds an int is as good as its largest.
+  std::optional<int> count(std::string_view name);
   std::optional<double> number(std::string_view name, NumberBounds range);
   std::optional<std::string> text(std::string_view name);
   std::string required_text(std::string_view name);
   /// One of `choices`.
   std::optional<std::string> choice(std::string_view name, const std::vector<std::string>& choices);
+  std::string required_choice(std::string_view name, const std::vector<std::string>& choices);
   /// An array; null when absent.
   const nlohmann::ordered_json* array(std::string_view name);
   const nlohmann::ordered_json* object(std::string_view name);
+  const nlohmann::ordered_json& required_object(std::string_view name);
 
   /// "messages[2].content"
   std::string path(std::string_view name) const;

@@ -46,10 +46,6 @@ class ConnectionExchange final : public HttpExchange {
     is_complete_ = true;
     connection_->post([n = number_](Connection& c) { c.end_stream(n); });
   }
-  void abort() override {
-    is_complete_ = true;
-    connection_->post([n = number_](Connection& c) { c.abort(n); });
-  }
   void on_closed(std::function<void()> callback) override { peer_->watch(std::move(callback)); }
 
  private:
@@ -158,10 +154,6 @@ void Connection::end_stream(std::uint64_t number) {
   finish_exchange();
 }
 
-void Connection::abort(std::uint64_t number) {
-  if (number == number_ && state_ == State::kHandling) close();
-}
-
 void Connection::abandon(std::uint64_t number) {
   if (number != number_ || state_ != State::kHandling) return;
   if (is_streaming_) return close();
@@ -219,14 +211,10 @@ void Connection::on_header(const Failure& failure) {
     return send_response(*early);
   }
   if (parser_->is_done()) return dispatch();
-  if (equals_expectation(request_.header("Expect"))) send("HTTP/1.1 100 Continue\r\n\r\n");
+  if (equal_ignoring_case(request_.header("Expect"), "100-continue")) send("HTTP/1.1 100 Continue\r\n\r\n");
   state_ = State::kBody;
   body_began_ = Clock::now();
   read_body();
-}
-
-bool Connection::equals_expectation(std::string_view value) {
-  return value == "100-continue" || value == "100-Continue";
 }
 
 void Connection::take_head() {
@@ -237,9 +225,7 @@ void Connection::take_head() {
   request_.method = std::string(message.method_string());
   is_head_ = request_.method == "HEAD";
   const std::string target(message.target());
-  const auto question = target.find('?');
-  request_.path = target.substr(0, question);
-  if (question != std::string::npos) request_.query = target.substr(question + 1);
+  request_.path = target.substr(0, target.find('?'));
   for (const auto& field : message)
     request_.headers.push_back({std::string(field.name_string()), std::string(field.value())});
   request_.remote_address = address_;

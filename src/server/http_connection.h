@@ -88,7 +88,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_stream(std::uint64_t number, const HttpResponse& head, std::string idle_text);
   void write(std::uint64_t number, const std::string& text);
   void end_stream(std::uint64_t number);
-  void abort(std::uint64_t number);
   void abandon(std::uint64_t number);
 
  private:
@@ -99,7 +98,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_bytes(const Failure& failure);
   void begin_request();
   void on_header(const Failure& failure);
-  static bool equals_expectation(std::string_view value);
   void take_head();
   void read_body();
   void on_body(const Failure& failure);

@@ -5,15 +5,12 @@
 #include <cstddef>
 
 namespace mererun {
-namespace {
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
            return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
          });
 }
-
-}  // namespace
 
 std::string_view HttpRequest::header(std::string_view name) const {
   for (const HttpHeader& header : headers)

@@ -14,9 +14,8 @@ struct HttpHeader {
 
 /// One request as it came over a connection. Before the body was read, `body` is empty.
 struct HttpRequest {
-  std::string method;      // "GET", as sent
-  std::string path;        // without the query
-  std::string query = {};  // what follows '?', undecoded
+  std::string method;  // "GET", as sent
+  std::string path;    // without the query
   std::vector<HttpHeader> headers = {};
   std::string body = {};
   std::string remote_address = {};  // without the port
@@ -37,12 +36,13 @@ struct HttpResponse {
 /// "Not Found" and the like.
 std::string_view reason_phrase(int status);
 
+/// True for texts that are equal but for the case of ASCII letters.
+bool equal_ignoring_case(std::string_view a, std::string_view b);
 /// True for equal texts, in a time that depends on their lengths alone.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-/// The answer to one request. Exactly one of `respond`, or `begin_stream` ... `end_stream`, or `abort`
-/// completes it; an exchange that is dropped before that answers 500 or, in the middle of a stream, closes
-/// the connection.
+/// The answer to one request. Either `respond`, or `begin_stream` ... `end_stream` completes it; an exchange
+/// that is dropped before that answers 500 or, in the middle of a stream, closes the connection.
 ///
 /// Thread-safety: thread-safe; calls of one exchange take effect in their order.
 class HttpExchange {
@@ -53,8 +53,6 @@ class HttpExchange {
   virtual void begin_stream(HttpResponse head, std::string idle_text) = 0;
   virtual void write(std::string text) = 0;
   virtual void end_stream() = 0;
-  /// Closes the connection; the reader of a stream sees that it is not whole.
-  virtual void abort() = 0;
   /// Called once, on a thread of the server, when the client closed its side or the connection failed before
   /// the answer was complete; at once if that happened already. It must not block.
   virtual void on_closed(std::function<void()> callback) = 0;

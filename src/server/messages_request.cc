@@ -1,9 +1,7 @@
 #include "server/messages_request.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "server/api_error.h"
@@ -14,8 +12,6 @@ namespace mererun {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string item(const std::string& where, std::size_t index) { return fmt::format("{}[{}]", where, index); }
 
 /// One message in the making: its text and what else its blocks hold.
 struct Parts {
@@ -67,7 +63,7 @@ Parts read_content(const Json& content, const std::string& where, bool is_assist
   }
   if (!content.is_array()) throw ApiError::bad_field(where, "a string or a list of blocks", excerpt(content));
   for (std::size_t i = 0; i < content.size(); ++i)
-    read_block(content[i], item(where, i), is_assistant, parts);
+    read_block(content[i], item_path(where, i), is_assistant, parts);
   return parts;
 }
 
@@ -98,17 +94,16 @@ Json read_messages(Fields& fields) {
   if (list == nullptr || list->empty()) fields.refuse("messages", "a list of at least one message");
   Json messages = Json::array();
   for (std::size_t i = 0; i < list->size(); ++i) {
-    Fields message((*list)[i], item("messages", i));
-    const auto role = message.choice("role", {"user", "assistant", "system"});
-    if (!role) message.refuse("role", "one of user, assistant, system");
+    Fields message((*list)[i], item_path("messages", i));
+    const std::string role = message.required_choice("role", {"user", "assistant", "system"});
     const Json* content = message.find("content");
     if (content == nullptr) message.refuse("content", "a string or a list of blocks");
-    if (*role == "system") {
+    if (role == "system") {
       append_system(system, joined_text(*content, message.path("content")));
       continue;
     }
-    add_message(read_content(*content, message.path("content"), *role == "assistant"), *role == "assistant",
-                messages);
+    const bool is_assistant = role == "assistant";
+    add_message(read_content(*content, message.path("content"), is_assistant), is_assistant, messages);
   }
   if (messages.empty()) fields.refuse("messages", "a message of the user");
   if (!system.empty()) messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
@@ -119,18 +114,14 @@ Json read_tools(Fields& fields) {
   Json out = Json::array();
   const Json* tools = fields.array("tools");
   if (tools == nullptr) return out;
+  std::set<std::string> names;
   for (std::size_t i = 0; i < tools->size(); ++i) {
-    Fields tool((*tools)[i], item("tools", i));
+    Fields tool((*tools)[i], item_path("tools", i));
     static_cast<void>(tool.choice("type", {"custom"}));
-    const std::string name = tool.required_text("name");
-    if (!is_tool_name(name)) tool.refuse("name", "1 to 128 letters, digits, '_', '-' or '.'");
-    for (const Json& other : out)
-      if (other["function"]["name"] == name) tool.refuse("name", "a name that no other tool has");
-    const Json* schema = tool.object("input_schema");
-    if (schema == nullptr) tool.refuse("input_schema", "an object");
-    Json function{{"name", name}};
+    Json function{{"name", read_tool_name(tool, names)}};
+    const Json& schema = tool.required_object("input_schema");
     if (auto description = tool.text("description")) function["description"] = std::move(*description);
-    function["parameters"] = *schema;
+    function["parameters"] = schema;
     out.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return out;
@@ -140,13 +131,12 @@ ToolChoice read_tool_choice(Fields& fields) {
   const Json* value = fields.object("tool_choice");
   if (value == nullptr) return {};
   Fields choice(*value, fields.path("tool_choice"));
-  const auto type = choice.choice("type", {"auto", "any", "tool", "none"});
-  if (!type) choice.refuse("type", "one of auto, any, tool, none");
+  const std::string type = choice.required_choice("type", {"auto", "any", "tool", "none"});
   ToolChoice out;
   out.allows_several = !choice.boolean("disable_parallel_tool_use").value_or(false);
-  if (*type == "none") out.kind = ToolChoice::Kind::kNone;
-  if (*type == "any") out.kind = ToolChoice::Kind::kRequired;
-  if (*type == "tool") {
+  if (type == "none") out.kind = ToolChoice::Kind::kNone;
+  if (type == "any") out.kind = ToolChoice::Kind::kRequired;
+  if (type == "tool") {
     out.kind = ToolChoice::Kind::kNamed;
     out.name = choice.required_text("name");
   }
@@ -159,13 +149,12 @@ void read_thinking(Fields& fields, Json& arguments, GenerateRequest& request) {
   const Json* value = fields.object("thinking");
   if (value == nullptr) return;
   Fields thinking(*value, fields.path("thinking"));
-  const auto type = thinking.choice("type", {"enabled", "disabled", "adaptive"});
-  if (!type) thinking.refuse("type", "one of enabled, disabled, adaptive");
-  if (*type == "disabled") return;
+  const std::string type = thinking.required_choice("type", {"enabled", "disabled", "adaptive"});
+  if (type == "disabled") return;
   arguments["enable_thinking"] = true;
-  const auto budget = thinking.integer("budget_tokens", {1});
-  if (*type == "enabled" && !budget) thinking.refuse("budget_tokens", "an integer of at least 1");
-  if (budget) request.reasoning_budget = static_cast<int>(std::min<std::int64_t>(*budget, INT32_MAX));
+  request.reasoning_budget = thinking.count("budget_tokens");
+  if (type == "enabled" && !request.reasoning_budget)
+    thinking.refuse("budget_tokens", "an integer of at least 1");
 }
 
 ApiRequest parse(const Json& body, const Engine& engine, bool needs_budget) {
@@ -173,23 +162,19 @@ ApiRequest parse(const Json& body, const Engine& engine, bool needs_budget) {
   ApiRequest out;
   GenerateRequest& request = out.generate;
   check_model(fields, engine);
-  request.chat.emplace();
-  request.chat->messages = std::make_shared<const Json>(read_messages(fields));
+  Json messages = read_messages(fields);
   Json arguments = template_arguments(fields, engine);
   read_thinking(fields, arguments, request);
-  request.chat->template_arguments = std::make_shared<const Json>(std::move(arguments));
-  const auto budget = fields.integer("max_tokens", {1});
-  if (needs_budget && !budget) fields.refuse("max_tokens", "an integer of at least 1");
-  if (budget) request.max_tokens = static_cast<int>(std::min<std::int64_t>(*budget, INT32_MAX));
-  read_sampling(fields, engine, request);
-  read_stop(fields, "stop_sequences", request);
+  request.chat = chat_prompt(std::move(messages), std::move(arguments));
+  request.max_tokens = fields.count("max_tokens");
+  if (needs_budget && !request.max_tokens) fields.refuse("max_tokens", "an integer of at least 1");
   Json tools = read_tools(fields);
   apply_tools(engine, std::move(tools), read_tool_choice(fields), "tool_choice", request);
-  read_speculation(fields, request);
-  read_stream(fields, out);
-  refuse_unserved(fields, {"container", "mcp_servers"});
-  for (const char* name : {"metadata", "service_tier", "cache_control"}) static_cast<void>(fields.find(name));
-  out.ignored = fields.unread();
+  read_common(fields, engine,
+              {.stop = "stop_sequences",
+               .unserved = {"container", "mcp_servers"},
+               .silent = {"metadata", "service_tier", "cache_control"}},
+              out);
   return out;
 }
 

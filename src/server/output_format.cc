@@ -22,14 +22,11 @@ void constrain(const std::string& field, GenerateRequest& request, Compile compi
 }
 
 void read_response_format(Fields& format, const Engine& engine, GenerateRequest& request) {
-  const auto type = format.choice("type", {"text", "json_object", "json_schema"});
-  if (!type) format.refuse("type", "one of text, json_object, json_schema");
-  if (*type == "json_object")
+  const std::string type = format.required_choice("type", {"text", "json_object", "json_schema"});
+  if (type == "json_object")
     constrain(format.path("type"), request, [&] { return json_object_constraint(engine); });
-  if (*type != "json_schema") return;
-  const Json* wrapper = format.object("json_schema");
-  if (wrapper == nullptr) format.refuse("json_schema", "an object");
-  Fields inner(*wrapper, format.path("json_schema"));
+  if (type != "json_schema") return;
+  Fields inner(format.required_object("json_schema"), format.path("json_schema"));
   const Json* schema = inner.find("schema");
   if (schema == nullptr) inner.refuse("schema", "a JSON schema");
   constrain(inner.path("schema"), request, [&] { return json_schema_constraint(engine, *schema); });

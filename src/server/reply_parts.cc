@@ -11,8 +11,6 @@ namespace mererun {
 
 using Json = nlohmann::ordered_json;
 
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 HttpResponse json_response(const Json& body, std::vector<HttpHeader> headers) {
   return {.headers = std::move(headers), .body = dump(body)};
 }
@@ -27,6 +25,20 @@ std::string data_event(const Json& data) { return "data: " + dump(data) + "\n\n"
 
 std::string named_event(std::string_view name, const Json& data) {
   return "event: " + std::string(name) + "\n" + data_event(data);
+}
+
+Json openai_envelope(const ReplyContext& context, std::string_view id_prefix, std::string_view object) {
+  return {{"id", std::string(id_prefix) + context.id},
+          {"object", object},
+          {"created", context.created},
+          {"model", context.model},
+          {"system_fingerprint", context.system_fingerprint}};
+}
+
+void finish_openai_body(Json& body, Json choices, const GenerateResult& result, const ReplyTimes& times) {
+  body["choices"] = std::move(choices);
+  body["usage"] = usage_json(result);
+  add_extensions(body, result, times);
 }
 
 Json usage_json(const GenerateResult& result) {

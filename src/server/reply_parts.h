@@ -28,9 +28,6 @@ struct ReplyContext {
   std::vector<HttpHeader> headers = {};  // of the response
 };
 
-/// JSON as one line; bytes that are no UTF-8 become U+FFFD.
-std::string dump(const nlohmann::ordered_json& value);
-
 HttpResponse json_response(const nlohmann::ordered_json& body, std::vector<HttpHeader> headers = {});
 /// Head of an event stream.
 HttpResponse stream_head(std::vector<HttpHeader> headers);
@@ -38,6 +35,14 @@ HttpResponse stream_head(std::vector<HttpHeader> headers);
 std::string data_event(const nlohmann::ordered_json& data);
 /// "event: <name>\ndata: {...}\n\n"
 std::string named_event(std::string_view name, const nlohmann::ordered_json& data);
+
+/// What OpenAI's chats and completions begin with: {id: <prefix><id>, object, created, model,
+/// system_fingerprint}.
+nlohmann::ordered_json openai_envelope(const ReplyContext& context, std::string_view id_prefix,
+                                       std::string_view object);
+/// Adds to an envelope what it ends with: choices, usage, extensions.
+void finish_openai_body(nlohmann::ordered_json& body, nlohmann::ordered_json choices,
+                        const GenerateResult& result, const ReplyTimes& times);
 
 /// {prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details, completion_tokens_details}
 nlohmann::ordered_json usage_json(const GenerateResult& result);

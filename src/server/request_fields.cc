@@ -47,17 +47,8 @@ std::optional<std::uint64_t> read_seed(Fields& fields) {
   return static_cast<std::uint64_t>(value->get<std::int64_t>());
 }
 
-}  // namespace
-
-void check_model(Fields& fields, const Engine& engine) {
-  const auto model = fields.text("model");
-  if (!model || model->empty()) return;
-  const ResolvedModel& served = engine.resolved();
-  if (*model == served.id || *model == served.folder.string()) return;
-  throw ApiError::with(404, fmt::format("model: expected {}, got {}", served.id, excerpt(Json(*model))),
-                       "model_not_found");
-}
-
+/// temperature, top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty, logit_bias,
+/// seed.
 void read_sampling(Fields& fields, const Engine& engine, GenerateRequest& request) {
   const ModelConfig& config = engine.resolved().config;
   SamplingOptions& out = request.sampling;
@@ -114,15 +105,21 @@ void refuse_unserved(Fields& fields, const std::vector<std::string>& names) {
   }
 }
 
+}  // namespace
+
+void check_model(Fields& fields, const Engine& engine) {
+  const auto model = fields.text("model");
+  if (!model || model->empty()) return;
+  const ResolvedModel& served = engine.resolved();
+  if (*model == served.id || *model == served.folder.string()) return;
+  throw ApiError::with(404, fmt::format("model: expected {}, got {}", served.id, excerpt(Json(*model))),
+                       "model_not_found");
+}
+
 Json template_arguments(Fields& fields, const Engine& engine) {
   Json arguments = Json::object();
   arguments["enable_thinking"] = engine.traits().thinking;
-  if (const auto effort = fields.text("reasoning_effort")) {
-    if (*effort == "none")
-      arguments["enable_thinking"] = false;
-    else
-      arguments["reasoning_effort"] = *effort;
-  }
+  if (const auto effort = fields.text("reasoning_effort")) set_effort(*effort, arguments);
   const Json* kwargs = fields.object("chat_template_kwargs");
   if (kwargs == nullptr) return arguments;
   Fields inner(*kwargs, fields.path("chat_template_kwargs"));
@@ -130,6 +127,29 @@ Json template_arguments(Fields& fields, const Engine& engine) {
   static_cast<void>(inner.boolean("preserve_thinking"));
   for (const auto& [name, value] : kwargs->items()) arguments[name] = value;
   return arguments;
+}
+
+void set_effort(const std::string& effort, Json& arguments) {
+  if (effort == "none")
+    arguments["enable_thinking"] = false;
+  else
+    arguments["reasoning_effort"] = effort;
+}
+
+ChatPrompt chat_prompt(Json messages, Json arguments) {
+  return {.messages = std::make_shared<const Json>(std::move(messages)),
+          .tools = nullptr,
+          .template_arguments = std::make_shared<const Json>(std::move(arguments))};
+}
+
+void read_common(Fields& fields, const Engine& engine, const CommonFields& names, ApiRequest& request) {
+  read_sampling(fields, engine, request.generate);
+  read_stop(fields, names.stop, request.generate);
+  read_speculation(fields, request.generate);
+  read_stream(fields, request);
+  refuse_unserved(fields, names.unserved);
+  for (const std::string& name : names.silent) static_cast<void>(fields.find(name));
+  request.ignored = fields.unread();
 }
 
 }  // namespace mererun

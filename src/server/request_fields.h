@@ -30,24 +30,26 @@ struct ApiRequest {
 /// Checks `model`: absent, the served id, or its path. Errors: ApiError 404 model_not_found.
 void check_model(Fields& fields, const Engine& engine);
 
-/// temperature, top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty, logit_bias,
-/// seed; what is absent follows the model's defaults, the seed is then random.
-void read_sampling(Fields& fields, const Engine& engine, GenerateRequest& request);
-
-/// `name`: a string or up to 16 of them, none empty.
-void read_stop(Fields& fields, std::string_view name, GenerateRequest& request);
-
-/// speculation (auto, on, off) and mtp_block_size.
-void read_speculation(Fields& fields, GenerateRequest& request);
-
-/// stream and stream_options.
-void read_stream(Fields& fields, ApiRequest& request);
-
-/// Refuses every field of `names` that is present and not null, false or an empty list.
-void refuse_unserved(Fields& fields, const std::vector<std::string>& names);
-
-/// Template variables of a request: thinking as asked for or as the model does by default, and the members
-/// of chat_template_kwargs.
+/// Template variables of a request: thinking and its effort as asked for or as the model does by default, and
+/// the members of chat_template_kwargs.
 nlohmann::ordered_json template_arguments(Fields& fields, const Engine& engine);
+
+/// Puts an effort of reasoning into template variables: "none" turns thinking off.
+void set_effort(const std::string& effort, nlohmann::ordered_json& arguments);
+
+/// A conversation in the template's form.
+ChatPrompt chat_prompt(nlohmann::ordered_json messages, nlohmann::ordered_json arguments);
+
+/// How an API names what all of them have.
+struct CommonFields {
+  std::string_view stop = "stop";
+  std::vector<std::string> unserved = {};  // refused unless absent, null, false or an empty list
+  std::vector<std::string> silent = {};    // taken: they say nothing about the answer
+};
+
+/// Reads, behind the form's own fields, what every form of request has: sampling (what is absent follows the
+/// model's defaults, the seed is then random), stop strings (one, or up to 16), speculation, mtp_block_size,
+/// stream and stream_options. Whatever nobody has read then is `ignored`. Errors: ApiError 400.
+void read_common(Fields& fields, const Engine& engine, const CommonFields& names, ApiRequest& request);
 
 }  // namespace mererun

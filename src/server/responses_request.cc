@@ -1,9 +1,7 @@
 #include "server/responses_request.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "server/api_error.h"
@@ -40,14 +38,13 @@ class ChatBuilder {
 
  private:
   void add_message(Fields& item) {
-    const auto role = item.choice("role", {"system", "developer", "user", "assistant"});
-    if (!role) item.refuse("role", "one of system, developer, user, assistant");
+    const std::string role = item.required_choice("role", {"system", "developer", "user", "assistant"});
     const Json* content = item.find("content");
     if (content == nullptr) item.refuse("content", "a string or a list of parts");
     std::string text = joined_text(*content, item.path("content"));
-    if (*role != "assistant") {
+    if (role != "assistant") {
       close_turn();
-      messages_.push_back({{"role", *role}, {"content", std::move(text)}});
+      messages_.push_back({{"role", role}, {"content", std::move(text)}});
       return;
     }
     if (turn_.contains("content") || turn_.contains("tool_calls")) close_turn();
@@ -56,8 +53,7 @@ class ChatBuilder {
 
   void add_call(Fields& item) {
     Json call{{"id", item.required_text("call_id")}, {"type", "function"}};
-    call["function"] = {{"name", item.required_text("name")},
-                        {"arguments", item.text("arguments").value_or("{}")}};
+    call["function"] = {{"name", item.required_text("name")}, {"arguments", call_arguments(item)}};
     turn_["tool_calls"].push_back(std::move(call));
   }
 
@@ -75,7 +71,7 @@ class ChatBuilder {
     std::string text;
     if (const Json* content = item.array("content")) {
       for (std::size_t i = 0; i < content->size(); ++i) {
-        Fields part((*content)[i], fmt::format("{}[{}]", item.path("content"), i));
+        Fields part((*content)[i], item_path(item.path("content"), i));
         text += part.required_text("text");
       }
     }
@@ -102,7 +98,7 @@ Json read_input(Fields& fields) {
   if (input->is_string()) {
     builder.add({{"role", "user"}, {"content", *input}}, "input");
   } else {
-    for (std::size_t i = 0; i < input->size(); ++i) builder.add((*input)[i], fmt::format("input[{}]", i));
+    for (std::size_t i = 0; i < input->size(); ++i) builder.add((*input)[i], item_path("input", i));
   }
   return template_messages(builder.take(), "input");
 }
@@ -112,15 +108,16 @@ Json read_tools(Fields& fields) {
   Json nested = Json::array();
   const Json* tools = fields.array("tools");
   if (tools == nullptr) return nested;
+  std::set<std::string> names;
   for (std::size_t i = 0; i < tools->size(); ++i) {
-    Fields tool((*tools)[i], fmt::format("tools[{}]", i));
-    if (!tool.choice("type", {"function"})) tool.refuse("type", "\"function\"");
-    Json function{{"name", tool.required_text("name")}};
+    Fields tool((*tools)[i], item_path("tools", i));
+    tool.required_choice("type", {"function"});
+    Json function{{"name", read_tool_name(tool, names)}};
     if (auto description = tool.text("description")) function["description"] = std::move(*description);
     if (const Json* parameters = tool.object("parameters")) function["parameters"] = *parameters;
     nested.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
-  return template_tools(nested, fields.path("tools"));
+  return nested;
 }
 
 ToolChoice read_tool_choice(Fields& fields) {
@@ -131,7 +128,7 @@ ToolChoice read_tool_choice(Fields& fields) {
   if (!value->is_object())
     fields.refuse("tool_choice", "none, auto, required or {\"type\": \"function\", \"name\"}");
   Fields choice(*value, fields.path("tool_choice"));
-  if (!choice.choice("type", {"function"})) choice.refuse("type", "\"function\"");
+  choice.required_choice("type", {"function"});
   return {.kind = ToolChoice::Kind::kNamed, .name = choice.required_text("name")};
 }
 
@@ -153,12 +150,7 @@ void read_reasoning(Fields& fields, Json& arguments) {
   const Json* value = fields.object("reasoning");
   if (value == nullptr) return;
   Fields reasoning(*value, fields.path("reasoning"));
-  const auto effort = reasoning.text("effort");
-  if (!effort) return;
-  if (*effort == "none")
-    arguments["enable_thinking"] = false;
-  else
-    arguments["reasoning_effort"] = *effort;
+  if (const auto effort = reasoning.text("effort")) set_effort(*effort, arguments);
 }
 
 Json echo_of(const Json& body, const ToolChoice& choice, const SamplingOptions& sampling) {
@@ -183,29 +175,23 @@ ApiRequest parse_responses_request(const Json& body, const Engine& engine) {
   ApiRequest out;
   GenerateRequest& request = out.generate;
   check_model(fields, engine);
-  request.chat.emplace();
-  request.chat->messages = std::make_shared<const Json>(read_input(fields));
+  Json messages = read_input(fields);
   Json arguments = template_arguments(fields, engine);
   read_reasoning(fields, arguments);
-  request.chat->template_arguments = std::make_shared<const Json>(std::move(arguments));
-  if (const auto budget = fields.integer("max_output_tokens", {1}))
-    request.max_tokens = static_cast<int>(std::min<std::int64_t>(*budget, INT32_MAX));
-  read_sampling(fields, engine, request);
-  read_stop(fields, "stop", request);
+  request.chat = chat_prompt(std::move(messages), std::move(arguments));
+  request.max_tokens = fields.count("max_output_tokens");
   read_text_format(fields, engine, request);
   if (const auto top = fields.integer("top_logprobs", {0, 20})) request.logprobs = static_cast<int>(*top);
   Json tools = read_tools(fields);
   ToolChoice choice = read_tool_choice(fields);
   choice.allows_several = fields.boolean("parallel_tool_calls").value_or(true);
   apply_tools(engine, std::move(tools), choice, "tool_choice", request);
-  read_speculation(fields, request);
-  read_stream(fields, out);
-  refuse_unserved(fields, {"previous_response_id", "conversation", "background", "prompt"});
   static_cast<void>(fields.choice("truncation", {"disabled"}));
-  for (const char* name :
-       {"store", "metadata", "user", "include", "service_tier", "safety_identifier", "prompt_cache_key"})
-    static_cast<void>(fields.find(name));
-  out.ignored = fields.unread();
+  read_common(fields, engine,
+              {.unserved = {"previous_response_id", "conversation", "background", "prompt"},
+               .silent = {"store", "metadata", "user", "include", "service_tier", "safety_identifier",
+                          "prompt_cache_key"}},
+              out);
   out.echo = std::make_shared<const Json>(echo_of(body, choice, request.sampling));
   return out;
 }

@@ -69,7 +69,7 @@ std::string unescape_path(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     unsigned value = 0;
     const bool is_escape =
-        text[i] == '%' && i + 2 < text.size() + 0 &&
+        text[i] == '%' && i + 2 < text.size() &&
         std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr == text.data() + i + 3;
     out += is_escape ? static_cast<char>(value) : text[i];
     if (is_escape) i += 2;

@@ -7,16 +7,13 @@
 
 #include "base/log.h"
 #include "engine/memory_plan.h"
+#include "server/reply_parts.h"
 
 namespace mererun {
 namespace {
 
-constexpr int kPagePositions = 256;
-
-std::string_view finish_name(const GenerateResult& result) {
-  if (result.finish == FinishReason::kStop && !result.tool_calls.empty())
-    return name_of(FinishReason::kToolCalls);
-  return name_of(result.finish);
+ApiError shutting_down() {
+  return ApiError::later(503, "server: expected to go on, got a request to shut down", 10, "shutting_down");
 }
 
 /// Cancels; what was computed stays in the prefix cache where it can.
@@ -32,12 +29,7 @@ void end_run(Run& run) {
 }  // namespace
 
 Scheduler::Scheduler(Engine& engine, SchedulerOptions options, Metrics& metrics)
-    : engine_(engine), options_(options), metrics_(metrics) {
-  const MemoryNeed one = memory_needed(engine.model().host(), kPagePositions, {});
-  const MemoryNeed two = memory_needed(engine.model().host(), 2 * kPagePositions, {});
-  state_bytes_ = one.state;
-  page_bytes_ = two.kv - one.kv;
-}
+    : engine_(engine), options_(options), metrics_(metrics) {}
 
 Scheduler::~Scheduler() = default;
 
@@ -50,9 +42,7 @@ Scheduler::Place Scheduler::reserve() {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) throw ApiError::with(500, "engine: expected a working device, got " + *failure_, "device");
-    if (is_stopping_)
-      throw ApiError::later(503, "server: expected to go on, got a request to shut down", 10,
-                            "shutting_down");
+    if (is_stopping_) throw shutting_down();
   }
   const int limit = options_.max_active + options_.max_queued;
   if (++in_system_ > limit) {
@@ -65,8 +55,8 @@ Scheduler::Place Scheduler::reserve() {
 }
 
 std::uint64_t Scheduler::memory_for(const Run& run) const {
-  const auto positions = run.prompt().size() + static_cast<std::size_t>(run.budget());
-  const std::uint64_t need = state_bytes_ + (positions + kPagePositions - 1) / kPagePositions * page_bytes_;
+  const int positions = static_cast<int>(run.prompt().size()) + run.budget();
+  const std::uint64_t need = sequence_bytes(engine_.model().host(), positions);
   if (options_.memory_bytes > 0 && need > options_.memory_bytes) {
     throw ApiError::later(
         503,
@@ -131,7 +121,7 @@ void Scheduler::work() {
 }
 
 std::optional<Scheduler::Ending> Scheduler::ending_of(const Job& job) const {
-  if (job.cancel && job.cancel->is_set.load()) return Ending::kClientGone;
+  if (job.cancel->is_set.load()) return Ending::kClientGone;
   if (options_.timeout_seconds > 0 && job.age.seconds() > options_.timeout_seconds) return Ending::kTimeout;
   const std::lock_guard lock(mutex_);
   const bool is_waiting = job.times.queue == 0;
@@ -161,10 +151,7 @@ void Scheduler::sweep(Jobs& jobs) {
                                         options_.timeout_seconds),
                             "timeout"));
         break;
-      case Ending::kShutdown:
-        fail(std::move(job), ApiError::later(503, "server: expected to go on, got a request to shut down", 10,
-                                             "shutting_down"));
-        break;
+      case Ending::kShutdown: fail(std::move(job), shutting_down()); break;
     }
   }
 }
@@ -187,17 +174,13 @@ void Scheduler::activate() {
 void Scheduler::step(std::unique_ptr<Job> job) {
   try {
     job->run->step();
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kDevice) on_device_error(error);
-    fail(std::move(job), ApiError::of(error));
-    if (error.code() == ErrorCode::kDevice) fail_all(ApiError::of(error));
+  } catch (const std::exception& failure) {
+    const ApiError error = ApiError::of(failure);
+    const bool is_device = error.code() == ErrorCode::kDevice;
+    if (is_device) on_device_error(error);
+    fail(std::move(job), error);
+    if (is_device) fail_all(error);
     return;
-  } catch (const std::bad_alloc&) {
-    return fail(std::move(job),
-                ApiError::later(503, "memory: expected more of it, got none", 5, "no_memory"));
-  } catch (const std::exception& error) {
-    return fail(std::move(job),
-                ApiError::with(500, fmt::format("internal: expected no failure, got {}", error.what())));
   }
   measure_step(*job);
   job->reply->on_step(*job->run, job->pieces);
@@ -223,7 +206,7 @@ void Scheduler::measure_step(Job& job) {
 void Scheduler::complete(std::unique_ptr<Job> job) {
   const GenerateResult result = job->run->take_result();
   job->times.total = job->age.seconds();
-  count(*job, result, finish_name(result));
+  count(*job, result, finish_reason(result));
   reserved_bytes_ -= job->memory;
   --num_active_;
   --in_system_;

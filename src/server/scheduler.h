@@ -102,7 +102,6 @@ class Scheduler {
   Engine& engine_;
   const SchedulerOptions options_;
   Metrics& metrics_;
-  std::uint64_t state_bytes_ = 0, page_bytes_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -61,16 +61,12 @@ std::vector<TokenId> read_ids(Fields& fields, std::string_view name, int vocabul
   return ids;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 }  // namespace
 
 Service::Service(ServiceOptions options, Metrics& metrics)
     : options_(with_defaults(std::move(options))),
       metrics_(metrics),
-      limiter_(options_.rate_limit_per_minute) {}
+      limiter_(options_.rate_limit_per_minute, options_.steady_seconds) {}
 
 void Service::set_ready(Engine& engine, Scheduler& scheduler) {
   const std::lock_guard lock(mutex_);
@@ -169,12 +165,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
   };
   try {
     answer(route, request, exchange);
-  } catch (const Error& error) {
-    fail(ApiError::of(error));
-  } catch (const std::bad_alloc&) {
-    fail(ApiError::later(503, "memory: expected more of it, got none", 5, "no_memory"));
   } catch (const std::exception& error) {
-    fail(ApiError::with(500, fmt::format("internal: expected no failure, got {}", error.what())));
+    fail(ApiError::of(error));
   }
 }
 
@@ -226,7 +218,8 @@ void Service::generate(const ApiRoute& route, const Form& form, const HttpReques
                        .system_fingerprint = system_fingerprint_,
                        .tokenizer = engine->shared_tokenizer(),
                        .headers = cors_headers()};
-  if (!parsed.ignored.empty()) context.headers.push_back({"X-MereRun-Ignored", joined(parsed.ignored)});
+  if (!parsed.ignored.empty())
+    context.headers.push_back({"X-MereRun-Ignored", fmt::format("{}", fmt::join(parsed.ignored, ", "))});
   parsed.generate.serial_route = options_.serial_route;
   parsed.stops = parsed.generate.stop;
   parsed.logprobs = parsed.generate.logprobs;

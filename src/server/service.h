@@ -26,6 +26,7 @@ struct ServiceOptions {
   std::string overrides_json = "[]";             // for the status report
   std::function<std::int64_t()> unix_time = {};  // the system's by default
   std::function<std::string()> new_id = {};      // 24 random hex digits by default
+  RateLimiter::Seconds steady_seconds = {};      // of the rate limit; the process's by default
 };
 
 /// Answers the requests of the API with one engine, once that is loaded.

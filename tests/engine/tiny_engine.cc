@@ -18,14 +18,10 @@ EngineOptions engine_options_for(const fs::path& folder, std::size_t prefix_cach
   return options;
 }
 
-namespace {
-
 void add_tokenizer(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
     fs::copy_file(bundled("demo-dense-4bit") / name, folder / name, fs::copy_options::overwrite_existing);
 }
-
-}  // namespace
 
 fs::path with_tokenizer(const TempFolder& temp, const fs::path& checkpoint) {
   const fs::path folder = temp / checkpoint.filename().string();

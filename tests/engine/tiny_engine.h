@@ -11,6 +11,9 @@ namespace mererun::testing {
 /// Options that load a checkpoint folder with drafting on and a fixed draft cost (no start-up measurement).
 EngineOptions engine_options_for(const std::filesystem::path& folder, std::size_t prefix_cache_bytes);
 
+/// Puts the bundled tokenizer and template into a folder.
+void add_tokenizer(const std::filesystem::path& folder);
+
 /// A folder with the weights of `checkpoint` and the bundled tokenizer and template beside them. The ids of a
 /// tiny model mean nothing as text: prompts for it are ids.
 std::filesystem::path with_tokenizer(const TempFolder& temp, const std::filesystem::path& checkpoint);

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "tests/engine/tiny_engine.h"
-#include "tests/support/models.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace mererun::testing {
@@ -19,8 +18,7 @@ fs::path talking_checkpoint(const TempFolder& temp) {
   spec.vocabulary = 8192;
   spec.max_positions = 4096;
   const fs::path folder = write_tiny_checkpoint(temp / "talking", spec);
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
-    fs::copy_file(bundled("demo-dense-4bit") / name, folder / name, fs::copy_options::overwrite_existing);
+  add_tokenizer(folder);
   return folder;
 }
 
@@ -33,6 +31,7 @@ namespace {
 ServiceOptions with_fixed_ids(ServiceOptions options) {
   options.unix_time = [] { return std::int64_t{7}; };
   options.new_id = [] { return std::string("id"); };
+  options.steady_seconds = [] { return 0.0; };
   return options;
 }
 
@@ -54,20 +53,28 @@ LiveService::~LiveService() {
 std::shared_ptr<RecordedExchange> LiveService::send(const std::string& method, const std::string& path,
                                                     const std::string& body,
                                                     std::vector<HttpHeader> headers) {
+  auto exchange = std::make_shared<RecordedExchange>();
+  give(method, path, body, std::move(headers), exchange);
+  return exchange;
+}
+
+std::shared_ptr<RecordedExchange> LiveService::send_held(const std::string& path, const Json& body) {
+  auto exchange = std::make_shared<RecordedExchange>();
+  exchange->hold_behind("data: ");
+  give("POST", path, body.dump(), {}, exchange);
+  return exchange;
+}
+
+void LiveService::give(const std::string& method, const std::string& path, const std::string& body,
+                       std::vector<HttpHeader> headers, const std::shared_ptr<RecordedExchange>& exchange) {
   HttpRequest request{.method = method,
                       .path = path,
-                      .query = {},
                       .headers = std::move(headers),
                       .body = {},
                       .remote_address = "127.0.0.1"};
-  auto exchange = std::make_shared<RecordedExchange>();
-  if (auto early = service_.screen(request)) {
-    exchange->respond(std::move(*early));
-    return exchange;
-  }
+  if (auto early = service_.screen(request)) return exchange->respond(std::move(*early));
   request.body = body;
   service_.handle(std::move(request), exchange);
-  return exchange;
 }
 
 HttpResponse LiveService::post(const std::string& path, const Json& body) {

@@ -16,19 +16,15 @@ void RecordedExchange::begin_stream(HttpResponse head, std::string) {
 }
 
 void RecordedExchange::write(std::string text) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   response_.body += text;
   changed_.notify_all();
+  changed_.wait(
+      lock, [&] { return held_behind_.empty() || response_.body.find(held_behind_) == std::string::npos; });
 }
 
 void RecordedExchange::end_stream() {
   const std::lock_guard lock(mutex_);
-  finish();
-}
-
-void RecordedExchange::abort() {
-  const std::lock_guard lock(mutex_);
-  response_.closes = true;
   finish();
 }
 
@@ -66,8 +62,25 @@ void RecordedExchange::leave() {
   if (call) call();
 }
 
+void RecordedExchange::hold_behind(std::string text) {
+  const std::lock_guard lock(mutex_);
+  held_behind_ = std::move(text);
+}
+
+void RecordedExchange::go_on() {
+  const std::lock_guard lock(mutex_);
+  held_behind_.clear();
+  changed_.notify_all();
+}
+
+void RecordedExchange::at_end(std::function<void()> callback) {
+  const std::lock_guard lock(mutex_);
+  at_end_ = std::move(callback);
+}
+
 /// With the mutex held.
 void RecordedExchange::finish() {
+  if (at_end_) at_end_();
   is_over_ = true;
   changed_.notify_all();
 }

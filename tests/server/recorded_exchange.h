@@ -18,7 +18,6 @@ class RecordedExchange final : public HttpExchange {
   void begin_stream(HttpResponse head, std::string idle_text) override;
   void write(std::string text) override;
   void end_stream() override;
-  void abort() override;
   void on_closed(std::function<void()> callback) override;
 
   /// Waits for the end of the answer; its head, with the whole text as body.
@@ -28,6 +27,12 @@ class RecordedExchange final : public HttpExchange {
   /// The client goes away.
   void leave();
 
+  /// Once the stream holds `text`, its writer waits for `go_on`.
+  void hold_behind(std::string text);
+  void go_on();
+  /// Calls back when the answer ends, on its writer's thread and before `wait` returns.
+  void at_end(std::function<void()> callback);
+
  private:
   void finish();
   std::mutex mutex_;
@@ -36,6 +41,8 @@ class RecordedExchange final : public HttpExchange {
   bool is_over_ = false;
   bool is_gone_ = false;
   std::function<void()> callback_;
+  std::string held_behind_;  // empty: not held
+  std::function<void()> at_end_;
 };
 
 }  // namespace mererun::testing

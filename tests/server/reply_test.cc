@@ -36,18 +36,18 @@ const std::string kOutput =
 const std::string kFirstArguments = R"({"q":"42","n":7})";
 const std::string kSecondArguments = R"({"q":"{\"a\": 1}"})";
 
-class Replies : public ::testing::Test {
+class Replies : public testing::WithTalkingEngine {
  protected:
-  static void SetUpTestSuite() {
-    temp_ = new testing::TempFolder;
-    engine_ = Engine::load(testing::talking_options(testing::talking_checkpoint(*temp_))).release();
-  }
-  static void TearDownTestSuite() {
-    delete engine_;
-    delete temp_;
-  }
-
   using Make = std::unique_ptr<Reply> (*)(ReplyContext, const ApiRequest&);
+
+  static ReplyContext context(std::shared_ptr<HttpExchange> exchange) {
+    return {.exchange = std::move(exchange),
+            .id = "id",
+            .created = 7,
+            .model = "m",
+            .system_fingerprint = "f",
+            .tokenizer = engine_->shared_tokenizer()};
+  }
 
   /// Feeds a text to a reply in steps of at most `step` bytes that cut no character.
   static HttpResponse answer(Make make, bool streams, const std::string& text, std::size_t step,
@@ -55,13 +55,7 @@ class Replies : public ::testing::Test {
     auto exchange = std::make_shared<testing::RecordedExchange>();
     request.stream = streams;
     request.include_usage = true;
-    const auto reply = make({.exchange = exchange,
-                             .id = "id",
-                             .created = 7,
-                             .model = "m",
-                             .system_fingerprint = "f",
-                             .tokenizer = engine_->shared_tokenizer()},
-                            request);
+    const auto reply = make(context(exchange), request);
     GenerateRequest prompt;
     prompt.ids = {5, 6, 7};
     const class Run run(*engine_, std::move(prompt));
@@ -92,12 +86,7 @@ class Replies : public ::testing::Test {
     reply->on_finish(result, {});
     return exchange->wait();
   }
-
-  static testing::TempFolder* temp_;
-  static Engine* engine_;
 };
-testing::TempFolder* Replies::temp_ = nullptr;
-Engine* Replies::engine_ = nullptr;
 
 TEST_F(Replies, AWholeChatHasReasoningContentAndCalls) {
   const Json choice = testing::json_of(answer(make_chat_reply, false, kOutput, 1000))["choices"][0];
@@ -213,13 +202,7 @@ TEST_F(Replies, AnthropicNamesTheStopSequence) {
   request.stops = {"zz", "END"};
   // The ids hold the stop string; the text that left does not.
   auto exchange = std::make_shared<testing::RecordedExchange>();
-  const auto reply = make_messages_reply({.exchange = exchange,
-                                          .id = "id",
-                                          .created = 7,
-                                          .model = "m",
-                                          .system_fingerprint = "f",
-                                          .tokenizer = engine_->shared_tokenizer()},
-                                         request);
+  const auto reply = make_messages_reply(context(exchange), request);
   GenerateResult result;
   result.ids = engine_->tokenizer().encode("some textEND");
   result.finish = FinishReason::kStop;

@@ -23,17 +23,8 @@ const Json kHello = Json::array({{{"role", "user"}, {"content", "hello"}}});
 const Json kTool = {{"type", "function"},
                     {"function", {{"name", "look"}, {"parameters", {{"type", "object"}}}}}};
 
-class Requests : public ::testing::Test {
+class Requests : public testing::WithTalkingEngine {
  protected:
-  static void SetUpTestSuite() {
-    temp_ = new testing::TempFolder;
-    engine_ = Engine::load(testing::talking_options(testing::talking_checkpoint(*temp_))).release();
-  }
-  static void TearDownTestSuite() {
-    delete engine_;
-    delete temp_;
-  }
-
   static Json chat(const std::string& name, Json value) {
     Json body{{"messages", kHello}};
     body[name] = std::move(value);
@@ -54,12 +45,7 @@ class Requests : public ::testing::Test {
   static std::string chat_refusal(const std::string& name, Json value) {
     return refusal(parse_chat_request, chat(name, std::move(value)));
   }
-
-  static testing::TempFolder* temp_;
-  static Engine* engine_;
 };
-testing::TempFolder* Requests::temp_ = nullptr;
-Engine* Requests::engine_ = nullptr;
 
 TEST_F(Requests, BadFieldsOfAChatAreNamed) {
   const std::vector<std::pair<std::string, Json>> bad = {{"temperature", 2.5},
@@ -220,7 +206,8 @@ TEST_F(Requests, BadMessagesAreNamed) {
 
 TEST_F(Requests, ToolsAreCheckedAndChosen) {
   const auto tools = [&](Json list) { return chat_refusal("tools", std::move(list)); };
-  EXPECT_THAT(tools(Json::array({{{"type", "retrieval"}}})), HasSubstr("tools[0].type"));
+  EXPECT_THAT(tools(Json::array({{{"type", "retrieval"}}})),
+              HasSubstr("tools[0].type: expected \"function\", got \"retrieval\""));
   EXPECT_THAT(tools(Json::array({{{"type", "function"}, {"function", {{"name", "a b"}}}}})),
               HasSubstr("tools[0].function.name"));
   EXPECT_THAT(tools(Json::array({kTool, kTool})),
@@ -370,6 +357,13 @@ TEST_F(Requests, ResponsesItemsBecomeMessages) {
 }
 
 TEST_F(Requests, BadResponsesFieldsAreNamed) {
+  // By the place where the client put them, not where they end up.
+  const Json call{{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", "{oops"}};
+  EXPECT_THAT(refusal(parse_responses_request, {{"input", Json::array({kHello[0], kHello[0], call, call})}}),
+              HasSubstr("input[2].arguments: expected a JSON object as text"));
+  EXPECT_THAT(refusal(parse_responses_request,
+                      {{"input", "x"}, {"tools", Json::array({{{"type", "function"}, {"name", "a b"}}})}}),
+              HasSubstr("tools[0].name: expected 1 to 128 letters"));
   EXPECT_THAT(refusal(parse_responses_request, {{"input", 5}}),
               HasSubstr("input: expected a string or a list of items"));
   EXPECT_THAT(refusal(parse_responses_request, {{"input", "x"}, {"previous_response_id", "resp_1"}}),

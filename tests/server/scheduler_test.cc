@@ -31,8 +31,24 @@ class SchedulerTest : public ::testing::Test {
   std::unique_ptr<LiveService> live(SchedulerOptions scheduler) {
     return std::make_unique<LiveService>(Engine::load(testing::talking_options(folder_)), scheduler);
   }
-  /// A stream that ends when it is stopped: noise rarely says its end id.
-  static Json endless(int prompt = 5) { return completion(prompt, 3000, {{"stream", true}}); }
+  /// A long stream that has begun; the engine's thread waits in the middle of its step until it may go on.
+  class HeldStream {
+   public:
+    explicit HeldStream(LiveService& service)
+        : exchange_(service.send_held("/v1/completions", completion(5, 3000, {{"stream", true}}))) {
+      EXPECT_TRUE(exchange_->wait_for("data: "));
+    }
+    ~HeldStream() { leave(); }
+    void go_on() { exchange_->go_on(); }
+    void leave() {
+      exchange_->leave();
+      go_on();
+    }
+    HttpResponse wait() { return exchange_->wait(); }
+
+   private:
+    std::shared_ptr<testing::RecordedExchange> exchange_;
+  };
 
   /// What the engine's thread does after it has answered.
   template <typename Condition>
@@ -69,35 +85,36 @@ TEST_F(SchedulerTest, EightAtOnceAnswerLikeEachAlone) {
 
 TEST_F(SchedulerTest, TurnsAreFair) {
   const auto service = live({.max_active = 2});
-  const auto first = service->send("POST", "/v1/completions", endless().dump());
-  ASSERT_TRUE(first->wait_for("data: "));
+  HeldStream first(*service);
+  const auto second = service->send("POST", "/v1/completions", completion(7, 5).dump());
+  int others = 0;
+  second->at_end([&] { others = service->scheduler().active(); });
+  first.go_on();
   // A request that comes later is not held up until the first one ends.
-  EXPECT_EQ(service->post("/v1/completions", completion(7, 5)).status, 200);
-  EXPECT_TRUE(eventually([&] { return service->scheduler().active() == 1; }));
-  first->leave();
-  first->wait();
+  EXPECT_EQ(second->wait().status, 200);
+  EXPECT_EQ(others, 1);
+  first.leave();
+  first.wait();
 }
 
 TEST_F(SchedulerTest, AFullQueueIsRefusedWithRetryAfter) {
   const auto service = live({.max_active = 1, .max_queued = 1});
-  const auto active = service->send("POST", "/v1/completions", endless().dump());
-  ASSERT_TRUE(active->wait_for("data: "));
+  HeldStream active(*service);
   const auto queued = service->send("POST", "/v1/completions", completion(6, 2).dump());
   const HttpResponse refused = service->send("POST", "/v1/completions", completion(7, 2).dump())->wait();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.headers.front().name, "Retry-After");
   EXPECT_EQ(json_of(refused)["error"]["code"], "queue_full");
-  active->leave();
+  active.leave();
   EXPECT_EQ(queued->wait().status, 200);
 }
 
 /// A client that leaves in mid-stream frees its slot; what was computed serves the next request of its kind.
 TEST_F(SchedulerTest, AClientThatLeavesFreesItsSlotAndItsPrefixStays) {
   const auto service = live({.max_active = 1});
-  const auto gone = service->send("POST", "/v1/completions", endless().dump());
-  ASSERT_TRUE(gone->wait_for("data: "));
-  gone->leave();
-  gone->wait();
+  HeldStream gone(*service);
+  gone.leave();
+  gone.wait();
   const Json next = json_of(service->post("/v1/completions", completion(5, 4)));
   EXPECT_EQ(next["prefix_cache"]["matchedTokens"], 40);
   EXPECT_TRUE(eventually([&] { return service->scheduler().active() == 0; }));
@@ -109,19 +126,29 @@ TEST_F(SchedulerTest, AClientThatLeavesFreesItsSlotAndItsPrefixStays) {
 
 TEST_F(SchedulerTest, AClientThatLeavesTheQueueIsForgotten) {
   const auto service = live({.max_active = 1, .max_queued = 4});
-  const auto active = service->send("POST", "/v1/completions", endless().dump());
-  ASSERT_TRUE(active->wait_for("data: "));
+  HeldStream active(*service);
   const auto waiting = service->send("POST", "/v1/completions", completion(6, 2).dump());
   waiting->leave();
+  int active_then = 0, queued_then = -1;
+  waiting->at_end([&] {
+    active_then = service->scheduler().active();
+    queued_then = service->scheduler().queued();
+  });
+  active.go_on();
   EXPECT_EQ(waiting->wait().status, 499);
-  EXPECT_TRUE(eventually([&] { return service->scheduler().queued() == 0; }));
-  active->leave();
-  active->wait();
+  EXPECT_EQ(active_then, 1);
+  EXPECT_EQ(queued_then, 0);
+  active.leave();
+  active.wait();
 }
 
 TEST_F(SchedulerTest, ATimeoutEndsARequest) {
   const auto service = live({.max_active = 1, .timeout_seconds = 0.05});
-  const HttpResponse ended = service->send("POST", "/v1/completions", endless().dump())->wait();
+  HeldStream late(*service);
+  const Stopwatch watch;
+  EXPECT_TRUE(eventually([&] { return watch.seconds() > 0.05; }));
+  late.go_on();
+  const HttpResponse ended = late.wait();
   const auto events = testing::events_of(ended.body);
   EXPECT_EQ(events.back()["error"]["code"], "timeout");
   EXPECT_THAT(ended.body, ::testing::Not(HasSubstr("[DONE]")));
@@ -136,12 +163,12 @@ TEST_F(SchedulerTest, WhatNeedsMoreMemoryThanThereIsIsRefused) {
 
 TEST_F(SchedulerTest, ShuttingDownRefusesWhatWaitsAndEndsWhatRuns) {
   const auto service = live({.max_active = 1, .max_queued = 4});
-  const auto active = service->send("POST", "/v1/completions", endless().dump());
-  ASSERT_TRUE(active->wait_for("data: "));
+  HeldStream active(*service);
   const auto waiting = service->send("POST", "/v1/completions", completion(6, 2).dump());
   service->scheduler().stop(0);
+  active.go_on();
   EXPECT_EQ(waiting->wait().status, 503);
-  EXPECT_EQ(testing::events_of(active->wait().body).back()["error"]["code"], "shutting_down");
+  EXPECT_EQ(testing::events_of(active.wait().body).back()["error"]["code"], "shutting_down");
   EXPECT_EQ(service->post("/v1/completions", completion(6, 2)).status, 503);
 }
 
