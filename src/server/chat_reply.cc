@@ -47,9 +47,7 @@ class WholeChatReply final : public Reply {
     context_.exchange->respond(json_response(body, std::move(context_.headers)));
   }
 
-  void on_error(const ApiError& error) override {
-    context_.exchange->respond(error_response(error, ApiDialect::kOpenAi));
-  }
+  void on_error(const ApiError& error) override { respond_error(context_, error, ApiDialect::kOpenAi); }
 
  private:
   ReplyContext context_;

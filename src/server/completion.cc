@@ -91,9 +91,7 @@ class WholeCompletionReply final : public CompletionReply {
     finish_openai_body(body, Json::array({std::move(only)}), result, times);
     context_.exchange->respond(json_response(body, std::move(context_.headers)));
   }
-  void on_error(const ApiError& error) override {
-    context_.exchange->respond(error_response(error, ApiDialect::kOpenAi));
-  }
+  void on_error(const ApiError& error) override { respond_error(context_, error, ApiDialect::kOpenAi); }
 };
 
 class StreamedCompletionReply final : public CompletionReply {

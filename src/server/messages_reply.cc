@@ -88,9 +88,7 @@ class WholeMessagesReply final : public MessagesReply {
     add_extensions(body, result, times);
     context_.exchange->respond(json_response(body, std::move(context_.headers)));
   }
-  void on_error(const ApiError& error) override {
-    context_.exchange->respond(error_response(error, ApiDialect::kAnthropic));
-  }
+  void on_error(const ApiError& error) override { respond_error(context_, error, ApiDialect::kAnthropic); }
 
  private:
   std::vector<OutputPiece> pieces_;

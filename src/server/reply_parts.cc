@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,6 +14,12 @@ using Json = nlohmann::ordered_json;
 
 HttpResponse json_response(const Json& body, std::vector<HttpHeader> headers) {
   return {.headers = std::move(headers), .body = dump(body)};
+}
+
+void respond_error(ReplyContext& context, const ApiError& error, ApiDialect dialect) {
+  HttpResponse response = error_response(error, dialect);
+  std::move(context.headers.begin(), context.headers.end(), std::back_inserter(response.headers));
+  context.exchange->respond(std::move(response));
 }
 
 HttpResponse stream_head(std::vector<HttpHeader> headers) {

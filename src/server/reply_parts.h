@@ -29,6 +29,8 @@ struct ReplyContext {
 };
 
 HttpResponse json_response(const nlohmann::ordered_json& body, std::vector<HttpHeader> headers = {});
+/// Answers a request whose reply has not begun.
+void respond_error(ReplyContext& context, const ApiError& error, ApiDialect dialect);
 /// Head of an event stream.
 HttpResponse stream_head(std::vector<HttpHeader> headers);
 /// "data: {...}\n\n"

@@ -156,9 +156,7 @@ class WholeResponsesReply final : public ResponsesReply {
     items_.finish(item_status(result));
     context_.exchange->respond(json_response(finished(result, times), std::move(context_.headers)));
   }
-  void on_error(const ApiError& error) override {
-    context_.exchange->respond(error_response(error, ApiDialect::kOpenAi));
-  }
+  void on_error(const ApiError& error) override { respond_error(context_, error, ApiDialect::kOpenAi); }
 };
 
 class StreamedResponsesReply final : public ResponsesReply {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/chat_reply.h"
+#include "server/completion.h"
 #include "server/messages_reply.h"
 #include "server/responses_reply.h"
 #include "tests/server/live_service.h"
@@ -233,6 +234,22 @@ TEST_F(Replies, ResponsesEventsRebuildTheResponse) {
     EXPECT_EQ(events.front()["type"], "response.created");
     EXPECT_EQ(events.back()["type"], "response.completed");
     EXPECT_EQ(events.back()["response"]["output"], whole["output"]) << step;
+  }
+}
+
+/// A page of another site could not read what went wrong without them.
+TEST_F(Replies, AFailureCarriesTheHeadersOfTheRequest) {
+  for (const Make make :
+       {make_chat_reply, make_completion_reply, make_messages_reply, make_responses_reply}) {
+    auto exchange = std::make_shared<testing::RecordedExchange>();
+    ReplyContext asked = context(exchange);
+    asked.headers = {{"Access-Control-Allow-Origin", "https://app.example"}};
+    make(std::move(asked), {})->on_error(ApiError::later(503, "memory: no", 5));
+    const HttpResponse failed = exchange->wait();
+    EXPECT_EQ(failed.status, 503);
+    ASSERT_EQ(failed.headers.size(), 2u);
+    EXPECT_EQ(failed.headers[0].name, "Retry-After");
+    EXPECT_EQ(failed.headers[1].value, "https://app.example");
   }
 }
 
