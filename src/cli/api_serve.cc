@@ -46,6 +46,7 @@ Plan make_plan(const ApiServeOptions& options, const ProgramContext& context) {
                                    .surroundings = engine.surroundings,
                                    .mtp_root = engine.mtp_root,
                                    .backend = engine.backend,
+                                   .device = engine.device,
                                    .prefill_chunk = engine.prefill_chunk});
   for (const MemoryNeed& need : plan.inspection.memory)
     if (plan.memory.context == 0 || need.context <= options.context_size) plan.memory = need;

@@ -101,6 +101,12 @@ std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads) {
   return make_chosen(choice.backend, device, threads);
 }
 
+MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits,
+                         Backend backend) {
+  return backend == Backend::kCuda ? gpu_memory_needed(weights, context, limits)
+                                   : memory_needed(weights, context, limits);
+}
+
 std::string budget_text(const MemoryNeed& need) {
   return fmt::format("weights {} + arena {} + state {} + KV of {} positions {} + scratch {} = {} bytes",
                      need.weights, need.arena, need.state, need.context, need.kv, need.scratch, need.total());

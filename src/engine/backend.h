@@ -34,6 +34,10 @@ BackendChoice choose_backend(Backend wanted, int device);
 /// Errors: those of choose_backend; kDevice.
 std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads);
 
+/// memory_needed or gpu_memory_needed, as `backend` (not kAuto) has it.
+MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits,
+                         Backend backend);
+
 /// What a model will need, for the check before its weights are loaded.
 struct BackendNeed {
   int context = 0;        // positions that requests may use

@@ -171,9 +171,7 @@ class Inspector {
     const MemoryLimits limits{.prefill_chunk = options_.prefill_chunk,
                               .verify_width = std::min(out_.traits.width, out_.traits.width_cap)};
     for (const int context : reported_contexts(out_.context, out_.config->max_positions))
-      out_.memory.push_back(out_.exactness.backend == name_of(Backend::kCuda)
-                                ? gpu_memory_needed(*weights_, context, limits)
-                                : memory_needed(*weights_, context, limits));
+      out_.memory.push_back(memory_needed(*weights_, context, limits, parse_backend(out_.exactness.backend)));
   }
 
   /// The headers alone, file by file, of a checkpoint that does not bind.

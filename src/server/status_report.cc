@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
+#include "engine/backend.h"
 #include "engine/device_info.h"
 #include "engine/exactness.h"
 #include "engine/memory_plan.h"
@@ -13,9 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Backend backend_of(std::string_view ops_name) {
-  if (ops_name.starts_with("cuda")) return Backend::kCuda;
-  return ops_name == "reference" ? Backend::kReference : Backend::kCpu;
+MemoryNeed memory_of(Engine& engine) {
+  return memory_needed(engine.model().host(), engine.context_limit(),
+                       {.prefill_chunk = engine.prefill_chunk()}, parse_backend(engine.backend_name()));
 }
 
 Json prefix_cache_json(Engine& engine) {
@@ -52,7 +53,7 @@ Json speculation_json(const Metrics& metrics) {
 }
 
 Json memory_json(Engine& engine, const Scheduler& scheduler) {
-  const MemoryNeed need = memory_needed(engine.model().host(), engine.context_limit(), {});
+  const MemoryNeed need = memory_of(engine);
   Json out{{"weights", need.weights},
            {"state", need.state + need.kv},
            {"cache", engine.prefix_cache().bytes()},
@@ -68,14 +69,14 @@ Json memory_json(Engine& engine, const Scheduler& scheduler) {
 Json status_json(const StatusInputs& in) {
   Engine& engine = in.engine;
   const DeviceInfo device = describe_device(engine.model().ops());
-  const Exactness exactness = exactness_of(backend_of(engine.backend_name()));
+  const Exactness exactness = exactness_of(parse_backend(engine.backend_name()));
   const SchedulerOptions& limits = in.scheduler.options();
   return {{"model",
            {{"id", engine.resolved().id},
             {"fingerprint", engine.fingerprint()},
             {"family", name_of(engine.resolved().config.family)},
             {"context", engine.context_limit()},
-            {"qualification", "none"}}},
+            {"qualification", engine.qualification()}}},
           {"build", {{"version", project_version()}, {"commit", build_commit()}}},
           {"backend", engine.backend_name()},
           {"device", {{"name", device.name}, {"memoryBytes", device.memory_bytes}}},
@@ -122,10 +123,15 @@ std::vector<Metrics::Gauge> status_gauges(const StatusInputs& in) {
       {"prefix_cache_hits_total", {}, number(c.hits), true},
       {"prefix_cache_misses_total", {}, number(c.misses), true},
       {"prefix_cache_stores_total", {}, number(c.stored_prefixes), true},
-      {"prefix_cache_evictions_total", {}, number(c.evictions), true}};
+      {"prefix_cache_evictions_total", {}, number(c.evictions), true},
+      {"prefix_cache_reused_tokens_total", {}, number(c.reused_tokens), true},
+      {"prefix_cache_disk_hits_total", {}, number(c.disk_hits), true},
+      {"prefix_cache_disk_corrupt_total", {}, number(c.disk_corrupt), true}};
+  if (DiskStore* disk = engine.disk_store())
+    out.push_back({"prefix_cache_bytes", label("tier", "disk"), number(disk->statistics().bytes)});
   for (const auto& [reason, count] : c.skipped_stores)
     out.push_back({"prefix_cache_skipped_total", label("reason", reason), number(count), true});
-  const MemoryNeed need = memory_needed(engine.model().host(), engine.context_limit(), {});
+  const MemoryNeed need = memory_of(engine);
   out.push_back({"memory_bytes", label("kind", "weights"), number(need.weights)});
   out.push_back({"memory_bytes", label("kind", "activations"), number(need.arena)});
   if (const auto usage = memory_usage())

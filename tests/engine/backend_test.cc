@@ -141,6 +141,9 @@ TEST(Budget, GpuNeedHoldsEveryWeightAndNamesItsParts) {
   EXPECT_EQ(gpu.kv, cpu.kv);
   EXPECT_EQ(gpu.arena, cpu.arena);
   EXPECT_EQ(gpu.state, cpu.state);
+  EXPECT_EQ(memory_needed(host, 1024, limits, Backend::kCuda).weights, gpu.weights);
+  EXPECT_EQ(memory_needed(host, 1024, limits, Backend::kCpu).weights, cpu.weights);
+  EXPECT_EQ(sequence_bytes(host, 1024), cpu.state + cpu.kv);
   EXPECT_EQ(gpu.total(), gpu.weights + gpu.arena + gpu.state + gpu.kv + gpu.scratch);
   EXPECT_EQ(misfit_of(gpu, gpu.total()), std::nullopt);
   EXPECT_EQ(misfit_of(gpu, gpu.total() - 1), fmt::format("{} free", gpu.total() - 1));
