@@ -58,6 +58,7 @@ class DiskIndex {
     std::vector<std::string> unused;  // files that nothing refers to now
   };
 
+  /// Opens the index of a folder; kReadWrite makes a new one where there is none.
   DiskIndex(const std::filesystem::path& folder, SqliteDatabase::Mode mode);
 
   /// Errors: kCorruptData if SQLite finds damage.
@@ -69,11 +70,14 @@ class DiskIndex {
                               int longer_than, std::span<const std::uint64_t> hashes);
   /// True if another model has stored such a one.
   bool is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes);
+  /// True if a twin that knows as much is there.
   bool has_snapshot(const Entry& entry);
   bool has_page(const std::string& model, const PrefixDigest& key);
+  /// In the order in which they were inserted.
   std::vector<StoredPage> pages_of(std::int64_t snapshot);
   bool has_row(std::int64_t snapshot);
 
+  /// Enters a snapshot with the pages that it needs, or nothing. A twin that knows less gives way.
   Inserted insert(const Entry& entry, const std::vector<Page>& pages);
   /// Marks as used now, and keeps the better class.
   void touch(const Entry& entry, SnapshotClass kind);

@@ -23,6 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A folder that has become useless would else say so with every request.
+constexpr std::size_t kWarnings = 20;
+
 /// Held shared for as long as a process uses a folder; whoever gets it alone may repair.
 class FolderLock {
  public:
@@ -49,6 +52,7 @@ class FolderStore final : public DiskStore {
   FolderStore(Ops& ops, const StateGeometry& geometry, const StatePools& pools, DiskStoreOptions options,
               std::unique_ptr<FolderLock> lock, bool writes)
       : ops_(ops), geometry_(geometry), pools_(pools), options_(std::move(options)), lock_(std::move(lock)) {
+    MERERUN_CHECK(geometry_.draft_head == !options_.head.empty(), "a draft head has an identity");
     if (writes) writer_ = std::make_unique<DiskWriter>(options_);
     index_ = std::make_unique<DiskIndex>(
         options_.folder, writes ? SqliteDatabase::Mode::kReadWrite : SqliteDatabase::Mode::kReadOnly);
@@ -128,16 +132,21 @@ class FolderStore final : public DiskStore {
     if (!std::equal(image.ids.begin(), image.ids.end(), query.prompt.begin(),
                     query.prompt.begin() + static_cast<std::ptrdiff_t>(image.ids.size())))
       return Load::kOther;  // equal hashes of different ids
-    if (query.needs_history && !image.has_history) return Load::kOther;
     // Another head's history is of no use to this one.
     if (image.has_history && content->head != options_.head) forget_history(image);
-    const std::vector<DiskIndex::StoredPage> pages = index_->pages_of(row.id);
+    if (query.needs_history && !image.has_history) return Load::kOther;
+    const PagesAtHand at_hand = pages_at_hand(query.base);
+    const std::vector<DiskIndex::StoredPage> stored = index_->pages_of(row.id);
     try {
       answer.snapshot =
-          restore_image(ops_, geometry_, pools_, std::move(image),
-                        [&](std::size_t i, const PageImage& page) { return page_at(i, page, pages, query); });
+          restore_image(ops_, geometry_, pools_, std::move(image), [&](std::size_t i, const PageImage& page) {
+            const auto& known = page.is_head ? at_hand.head : at_hand.trunk;
+            return i < known.size() ? known[i] : read_page(page, stored);
+          });
     } catch (const BadPage& bad) {
-      return drop_page(row, bad);
+      DiskWriter::Job removal = DiskWriter::RemoveSnapshot{row.id};
+      if (bad.id) removal = DiskWriter::RemovePage{*bad.id};
+      return drop(row, fmt::format("{}; dropped with what needs it", bad.why), std::move(removal));
     }
     return Load::kDone;
   }
@@ -151,23 +160,30 @@ class FolderStore final : public DiskStore {
     std::erase_if(image.pages, [](const PageImage& page) { return page.is_head; });
   }
 
+  /// Whole pages of a shorter prefix, which need not be read.
+  struct PagesAtHand {
+    std::vector<KvPageRef> trunk, head;
+  };
+  static PagesAtHand pages_at_hand(const Snapshot* base) {
+    PagesAtHand at_hand;
+    if (base == nullptr) return at_hand;
+    const auto whole_pages = [](const KvCache& cache) {
+      std::vector<KvPageRef> pages = cache.share_pages();
+      pages.resize(static_cast<std::size_t>(cache.length() / kKvPagePositions));
+      return pages;
+    };
+    at_hand.trunk = whole_pages(base->state().kv());
+    if (base->has_whole_history()) at_hand.head = whole_pages(base->state().history()->cache());
+    return at_hand;
+  }
+
   struct BadPage {
     std::optional<std::int64_t> id;  // absent: the index has no such page for the snapshot
     std::string why;
   };
 
-  /// A whole page: shared with the prefix at hand, else read, verified and uploaded.
-  KvPageRef page_at(std::size_t i, const PageImage& wanted, const std::vector<DiskIndex::StoredPage>& stored,
-                    const Query& query) {
-    if (query.base != nullptr) {
-      const SequenceState& base = query.base->state();
-      const KvCache* cache =
-          wanted.is_head
-              ? (base.history() && query.base->has_whole_history() ? &base.history()->cache() : nullptr)
-              : &base.kv();
-      if (cache != nullptr && i < static_cast<std::size_t>(cache->length() / kKvPagePositions))
-        return cache->share_pages()[i];
-    }
+  /// Reads, verifies and uploads a whole page.
+  KvPageRef read_page(const PageImage& wanted, const std::vector<DiskIndex::StoredPage>& stored) {
     const auto at = std::find_if(stored.begin(), stored.end(),
                                  [&](const DiskIndex::StoredPage& page) { return page.key == wanted.key; });
     if (at == stored.end()) throw BadPage{std::nullopt, "a page is not in the index"};
@@ -189,31 +205,20 @@ class FolderStore final : public DiskStore {
 
   /// The file can't be read: dropped by somebody else meanwhile, or lost.
   Load missing(const DiskIndex::Row& row, const Error& error) {
-    if (!index_->has_row(row.id)) return Load::kGone;
-    warn(error.what());
+    if (index_->has_row(row.id)) warn(error.what());
     return drop_snapshot(row);
   }
 
   Load drop_snapshot(const DiskIndex::Row& row) {
-    if (!index_->has_row(row.id)) return Load::kGone;
-    log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}: damaged, dropped\"", row.file);
-    if (writer_) {
-      writer_->count_corrupt();
-      writer_->push(DiskWriter::RemoveSnapshot{row.id});
-    }
-    return Load::kCorrupt;
+    return drop(row, fmt::format("{}: damaged, dropped", row.file), DiskWriter::RemoveSnapshot{row.id});
   }
 
-  Load drop_page(const DiskIndex::Row& row, const BadPage& bad) {
+  Load drop(const DiskIndex::Row& row, const std::string& warning, DiskWriter::Job removal) {
     if (!index_->has_row(row.id)) return Load::kGone;
-    log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}; dropped with what needs it\"", bad.why);
+    log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}\"", warning);
     if (writer_) {
       writer_->count_corrupt();
-      if (bad.id) {
-        writer_->push(DiskWriter::RemovePage{*bad.id});
-      } else {
-        writer_->push(DiskWriter::RemoveSnapshot{row.id});
-      }
+      writer_->push(std::move(removal));
     }
     return Load::kCorrupt;
   }
@@ -222,10 +227,10 @@ class FolderStore final : public DiskStore {
   bool enqueue(const Snapshot& snapshot) {
     if (snapshot.kind() == SnapshotClass::kInterval && snapshot.length() % kDiskIntervalTokens != 0)
       return true;
-    const bool has_history = snapshot.has_whole_history() && !options_.head.empty();
+    const PrefixDigests digests(snapshot.ids());
     DiskIndex::Entry entry{.model = options_.model,
-                           .head = has_history ? options_.head : "",
-                           .key = PrefixDigests(snapshot.ids()).whole(),
+                           .head = snapshot.has_whole_history() ? options_.head : "",
+                           .key = digests.whole(),
                            .hash = hash_tokens(snapshot.ids()),
                            .length = snapshot.length(),
                            .kind = snapshot.kind(),
@@ -238,23 +243,18 @@ class FolderStore final : public DiskStore {
       writer_->push(DiskWriter::Touch{std::move(entry), snapshot.kind()});
       return true;
     }
-    const auto bytes_of = [&](bool is_head) {
-      return (is_head ? pools_.head : pools_.trunk)->geometry().page_bytes();
-    };
-    const auto name_of_page = [&](const PageImage& page) {
-      return DiskWriter::PageName{page.is_head ? options_.head : options_.model, page.key};
-    };
-    std::vector<PageImage> pages = name_pages(snapshot);
-    if (!has_history) std::erase_if(pages, [](const PageImage& page) { return page.is_head; });
+    std::vector<PageImage> pages = name_pages(snapshot, digests);
+    DiskWriter::Write write;
     // Every page counts against the budget, the new ones alone against the queue.
     std::vector<bool> is_wanted;
     std::size_t whole = snapshot.exclusive_bytes();
     std::size_t fresh = whole;
     for (const PageImage& page : pages) {
-      const DiskWriter::PageName name = name_of_page(page);
+      const auto& name = write.pages.emplace_back(page.is_head ? options_.head : options_.model, page.key);
+      const std::size_t bytes = (page.is_head ? pools_.head : pools_.trunk)->geometry().page_bytes();
       is_wanted.push_back(!writer_->will_store(name) && !index_->has_page(name.first, name.second));
-      whole += bytes_of(page.is_head);
-      if (is_wanted.back()) fresh += bytes_of(page.is_head);
+      whole += bytes;
+      if (is_wanted.back()) fresh += bytes;
     }
     if (whole > static_cast<std::size_t>(options_.budget_bytes)) {
       writer_->count_skipped("too-large");
@@ -264,17 +264,14 @@ class FolderStore final : public DiskStore {
       writer_->count_skipped("queue");
       return false;
     }
-    DiskWriter::Write write;
-    for (const PageImage& page : pages) write.pages.push_back(name_of_page(page));
     write.image = take_image(snapshot, std::move(pages), is_wanted);
-    if (!has_history) forget_history(write.image);
     write.entry = std::move(entry);
     writer_->push(std::move(write));
     return true;
   }
 
   void warn(const std::string& what) {
-    if (warned_.insert(what).second && warned_.size() <= 20)
+    if (warned_.size() < kWarnings && warned_.insert(what).second)
       log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}\"", what);
   }
 

@@ -17,6 +17,15 @@ std::size_t held_bytes(const DiskWriter::Job& job) {
   return write != nullptr ? write->image.size_bytes() : 0;
 }
 
+/// Pages that a job will store.
+std::vector<DiskWriter::PageName> pages_to_store(const DiskWriter::Job& job) {
+  std::vector<DiskWriter::PageName> pages;
+  const auto* write = std::get_if<DiskWriter::Write>(&job);
+  for (std::size_t i = 0; write != nullptr && i < write->pages.size(); ++i)
+    if (!write->image.pages[i].bytes.empty()) pages.push_back(write->pages[i]);
+  return pages;
+}
+
 bool is_removal(const DiskWriter::Job& job) {
   return std::holds_alternative<DiskWriter::RemoveSnapshot>(job) ||
          std::holds_alternative<DiskWriter::RemovePage>(job);
@@ -54,10 +63,7 @@ void DiskWriter::push(Job job) {
   {
     const std::lock_guard lock(mutex_);
     waiting_bytes_ += held_bytes(job);
-    if (const auto* write = std::get_if<Write>(&job)) {
-      for (std::size_t i = 0; i < write->pages.size(); ++i)
-        if (!write->image.pages[i].bytes.empty()) waiting_pages_.insert(write->pages[i]);
-    }
+    for (PageName& page : pages_to_store(job)) waiting_pages_.insert(std::move(page));
     if (is_removal(job)) ++waiting_removals_;
     jobs_.push_back(std::move(job));
   }
@@ -95,7 +101,7 @@ DiskStoreStatistics DiskWriter::statistics() {
 }
 
 void DiskWriter::run() {
-  std::int64_t failures = 0;
+  bool has_warned = false;
   for (;;) {
     std::unique_lock lock(mutex_);
     idle_.notify_all();
@@ -110,15 +116,13 @@ void DiskWriter::run() {
     } catch (const std::exception& error) {
       count_skipped("failed");
       // One line for a folder that has become useless, not one for every snapshot.
-      if (failures++ == 0) log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}\"", error.what());
+      if (!std::exchange(has_warned, true))
+        log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}\"", error.what());
     }
     lock.lock();
     waiting_bytes_ -= held_bytes(job);
     if (is_removal(job)) --waiting_removals_;
-    if (const auto* write = std::get_if<Write>(&job)) {
-      for (std::size_t i = 0; i < write->pages.size(); ++i)
-        if (!write->image.pages[i].bytes.empty()) waiting_pages_.erase(waiting_pages_.find(write->pages[i]));
-    }
+    for (const PageName& page : pages_to_store(job)) waiting_pages_.erase(waiting_pages_.find(page));
     is_busy_ = false;
   }
 }

@@ -55,22 +55,10 @@ void KvCache::set_length(int length) {
 }
 
 KvLayerView KvCache::layer(int index) const {
-  const KvGeometry& g = geometry();
-  MERERUN_CHECK(index >= 0 && index < g.layers, "layer inside the cache");
-  const std::size_t base = g.layer_bytes() * static_cast<std::size_t>(index);
-  KvLayerView view;
+  MERERUN_CHECK(index >= 0 && index < geometry().layers, "layer inside the cache");
+  KvLayerView view = geometry().layer(index);
   view.pages = table_.as<std::byte*>();
   view.page_count = static_cast<int>(pages_.size());
-  view.key_codes = base;
-  view.value_codes = base + g.codes_bytes();
-  view.key_scales = base + 2 * g.codes_bytes();
-  view.value_scales = view.key_scales + g.scales_bytes();
-  view.kv_heads = g.kv_heads;
-  view.head_dim = g.head_dim;
-  view.index_codes = view.value_scales + g.scales_bytes();
-  view.index_scales = view.index_codes + g.index_codes_bytes();
-  view.index_pooled = view.index_scales + g.index_scales_bytes();
-  view.index_dim = g.index_dim;
   return view;
 }
 

@@ -26,6 +26,21 @@ std::size_t KvGeometry::index_pooled_bytes() const {
   return static_cast<std::size_t>(kIndexPageBlocks) * static_cast<std::size_t>(index_dim) * sizeof(float);
 }
 
+KvLayerView KvGeometry::layer(int index) const {
+  KvLayerView view;
+  view.key_codes = layer_bytes() * static_cast<std::size_t>(index);
+  view.value_codes = view.key_codes + codes_bytes();
+  view.key_scales = view.value_codes + codes_bytes();
+  view.value_scales = view.key_scales + scales_bytes();
+  view.kv_heads = kv_heads;
+  view.head_dim = head_dim;
+  view.index_codes = view.value_scales + scales_bytes();
+  view.index_scales = view.index_codes + index_codes_bytes();
+  view.index_pooled = view.index_scales + index_scales_bytes();
+  view.index_dim = index_dim;
+  return view;
+}
+
 std::shared_ptr<KvPagePool> KvPagePool::create(Ops& ops, const KvGeometry& geometry) {
   return std::shared_ptr<KvPagePool>(new KvPagePool(ops, geometry));
 }

@@ -28,6 +28,8 @@ struct KvGeometry {
            index_pooled_bytes();
   }
   std::size_t page_bytes() const { return layer_bytes() * static_cast<std::size_t>(layers); }
+  /// Where the arrays of a layer lie in a page; the view has no pages.
+  KvLayerView layer(int index) const;
   bool operator==(const KvGeometry&) const = default;
 };
 

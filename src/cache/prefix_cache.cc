@@ -168,10 +168,14 @@ bool PrefixCache::touch(std::span<const TokenId> ids, SnapshotClass kind, bool h
   if (!found) return false;
   Entry& entry = entries_[*found];
   if (rank_of(*entry.snapshot) < rank_of(has_history, has_logits)) return false;
+  mark_used(entry, kind);
+  return true;
+}
+
+void PrefixCache::mark_used(Entry& entry, SnapshotClass kind) {
   entry.last_use = ++clock_;
   if (kind == SnapshotClass::kSystem && entry.kind != kind) system_bytes_ += whole_bytes(*entry.snapshot);
   entry.kind = std::min(entry.kind, kind);
-  return true;
 }
 
 /// Bytes that storing the snapshot would add, or dropping it would free once its pages are uncounted.
@@ -285,9 +289,8 @@ bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapsho
   const std::optional<std::size_t> twin = find(snapshot->ids(), hash);
   if (twin) {
     Entry& entry = entries_[*twin];
-    entry.last_use = ++clock_;
-    if (kind == SnapshotClass::kSystem && entry.kind != kind) system_bytes_ += whole_bytes(*entry.snapshot);
-    kind = entry.kind = std::min(entry.kind, kind);
+    mark_used(entry, kind);
+    kind = entry.kind;
     if (rank_of(*snapshot) <= rank_of(*entry.snapshot)) return true;
   }
   if (bytes_ + added_bytes(*snapshot) > budget_bytes_ && !can_fit(*snapshot, kind, twin)) {

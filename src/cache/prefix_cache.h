@@ -138,6 +138,8 @@ class PrefixCache {
   void make_room(const Snapshot& snapshot, SnapshotClass kind);
   void insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash);
   void erase(std::size_t index);
+  /// Keeps the better class.
+  void mark_used(Entry& entry, SnapshotClass kind);
   void remember_evicted(std::uint64_t hash);
   void count_skipped_locked(std::string_view reason);
   bool store_in_memory(const std::shared_ptr<const Snapshot>& snapshot);

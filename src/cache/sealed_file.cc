@@ -7,8 +7,10 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <random>
 
 #include "base/error.h"

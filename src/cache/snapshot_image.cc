@@ -37,55 +37,41 @@ struct Meta {
   std::int32_t evaluated = 0;
 };
 
-/// The index keys of one layer: raw rows, then the pooled keys of complete blocks. Returns the end in
-/// `packed`.
-std::byte* move_index_rows(const KvGeometry& g, int rows, std::byte* index, std::byte* packed,
-                           bool into_page) {
-  const auto move = [&](std::byte* place, std::size_t bytes) {
-    into_page ? std::memcpy(place, packed, bytes) : std::memcpy(packed, place, bytes);
-    packed += bytes;
-  };
-  const auto live = static_cast<std::size_t>(rows);
-  move(index, live * static_cast<std::size_t>(g.index_dim) * sizeof(std::int16_t));
-  move(index + g.index_codes_bytes(), live * sizeof(float));
-  std::byte* pooled = index + g.index_codes_bytes() + g.index_scales_bytes();
-  const std::size_t blocks = live / kIndexBlockPositions * sizeof(float);
-  for (int d = 0; d < g.index_dim; ++d)
-    move(pooled + static_cast<std::size_t>(d) * kIndexPageBlocks * sizeof(float), blocks);
-  return packed;
-}
+/// Bytes of a page.
+struct ByteRange {
+  std::size_t offset, bytes;
+};
 
-/// Copies the first `rows` rows of every array of a page, packed, out of it or into it.
-void move_rows(const KvGeometry& g, int rows, std::byte* page, std::byte* packed, bool into_page) {
-  const auto move = [&](std::byte* at, std::size_t row_bytes) {
-    for (int h = 0; h < g.kv_heads; ++h) {
-      const std::size_t bytes = row_bytes * static_cast<std::size_t>(rows);
-      std::byte* place = at + row_bytes * kKvPagePositions * static_cast<std::size_t>(h);
-      if (into_page) {
-        std::memcpy(place, packed, bytes);
-      } else {
-        std::memcpy(packed, place, bytes);
-      }
-      packed += bytes;
-    }
-  };
-  const std::size_t code_row = static_cast<std::size_t>(g.head_dim) * sizeof(std::int16_t);
+/// The first `rows` rows of every array of a page, in the order in which they are packed: keys, values, their
+/// scales, index keys, and the pooled index keys of complete blocks.
+std::vector<ByteRange> live_ranges(const KvGeometry& g, int rows) {
+  const auto live = static_cast<std::size_t>(rows);
+  std::vector<ByteRange> ranges;
   for (int l = 0; l < g.layers; ++l) {
-    std::byte* base = page + g.layer_bytes() * static_cast<std::size_t>(l);
-    move(base, code_row);
-    move(base + g.codes_bytes(), code_row);
-    move(base + 2 * g.codes_bytes(), sizeof(float));
-    move(base + 2 * g.codes_bytes() + g.scales_bytes(), sizeof(float));
-    if (g.index_dim > 0)
-      packed = move_index_rows(g, rows, base + 2 * (g.codes_bytes() + g.scales_bytes()), packed, into_page);
+    const KvLayerView at = g.layer(l);
+    const auto add_heads = [&](std::size_t array, std::size_t row_bytes) {
+      for (int h = 0; h < g.kv_heads; ++h, array += row_bytes * kKvPagePositions)
+        ranges.push_back({array, row_bytes * live});
+    };
+    const std::size_t code_row = static_cast<std::size_t>(g.head_dim) * sizeof(std::int16_t);
+    add_heads(at.key_codes, code_row);
+    add_heads(at.value_codes, code_row);
+    add_heads(at.key_scales, sizeof(float));
+    add_heads(at.value_scales, sizeof(float));
+    if (g.index_dim == 0) continue;
+    ranges.push_back({at.index_codes, live * static_cast<std::size_t>(g.index_dim) * sizeof(std::int16_t)});
+    ranges.push_back({at.index_scales, live * sizeof(float)});
+    for (int d = 0; d < g.index_dim; ++d)
+      ranges.push_back({at.index_pooled + static_cast<std::size_t>(d) * kIndexPageBlocks * sizeof(float),
+                        live / kIndexBlockPositions * sizeof(float)});
   }
+  return ranges;
 }
 
 std::size_t packed_bytes(const KvGeometry& g, int rows) {
-  const auto live = static_cast<std::size_t>(rows);
-  const std::size_t by_position = g.layer_bytes() - g.index_pooled_bytes();
-  const std::size_t pooled = g.index_pooled_bytes() / kIndexPageBlocks * (live / kIndexBlockPositions);
-  return (by_position / kKvPagePositions * live + pooled) * static_cast<std::size_t>(g.layers);
+  std::size_t bytes = 0;
+  for (const ByteRange& range : live_ranges(g, rows)) bytes += range.bytes;
+  return bytes;
 }
 
 std::vector<std::byte> download(Ops& ops, const void* data, std::size_t bytes) {
@@ -98,10 +84,14 @@ std::vector<std::byte> download(Ops& ops, const void* data, std::size_t bytes) {
 std::vector<std::byte> download_tail(Ops& ops, const KvCache& cache) {
   const int rows = cache.length() % kKvPagePositions;
   if (rows == 0) return {};
-  std::vector<std::byte> page =
+  const std::vector<std::byte> page =
       download(ops, cache.share_pages().back()->bytes.data(), cache.geometry().page_bytes());
-  std::vector<std::byte> packed(packed_bytes(cache.geometry(), rows));
-  move_rows(cache.geometry(), rows, page.data(), packed.data(), false);
+  std::vector<std::byte> packed;
+  packed.reserve(packed_bytes(cache.geometry(), rows));
+  for (const ByteRange& range : live_ranges(cache.geometry(), rows)) {
+    const auto live = std::span(page).subspan(range.offset, range.bytes);
+    packed.insert(packed.end(), live.begin(), live.end());
+  }
   return packed;
 }
 
@@ -156,14 +146,14 @@ bool fits(const SnapshotImage& image, const StateGeometry& g) {
   const std::size_t row = static_cast<std::size_t>(g.hidden) * sizeof(float);
   const auto trunk_pages = static_cast<std::size_t>(length / kKvPagePositions);
   const auto head_pages = static_cast<std::size_t>(image.evaluated / kKvPagePositions);
-  if (length < 1 || image.pages.size() != trunk_pages + head_pages) return false;
+  if (length < 1 || image.evaluated < 0 || image.pages.size() != trunk_pages + head_pages) return false;
   if (image.recurrent.size() != RecurrentState::size_bytes(g) || image.last_hidden.size() != row)
     return false;
   if (image.trunk_tail.size() != packed_bytes(trunk, length % kKvPagePositions)) return false;
   if (image.head_tail.size() != packed_bytes(head, image.evaluated % kKvPagePositions)) return false;
   if (image.waiting_rows.size() != row * image.waiting_tokens.size()) return false;
   const int transitions = image.evaluated + static_cast<int>(image.waiting_tokens.size());
-  return image.evaluated >= 0 && transitions == (image.has_history ? length - 1 : 0);
+  return transitions == (image.has_history ? length - 1 : 0);
 }
 
 /// The whole pages of `image` that belong to one cache, with the tail as its last page.
@@ -174,8 +164,10 @@ std::vector<KvPageRef> restore_pages(Ops& ops, KvPagePool& pool, const SnapshotI
     if (page.is_head == is_head) pages.push_back(source(pages.size(), page));
   if (rows == 0) return pages;
   std::vector<std::byte> bytes(pool.geometry().page_bytes());
-  std::vector<std::byte> packed = copy_of(tail);
-  move_rows(pool.geometry(), rows, bytes.data(), packed.data(), true);
+  for (const ByteRange& range : live_ranges(pool.geometry(), rows)) {
+    std::copy_n(tail.begin(), range.bytes, bytes.begin() + static_cast<std::ptrdiff_t>(range.offset));
+    tail = tail.subspan(range.bytes);
+  }
   pages.push_back(pool.acquire());
   ops.upload(pages.back()->bytes.data(), bytes.data(), bytes.size());
   return pages;
@@ -191,9 +183,8 @@ std::size_t SnapshotImage::size_bytes() const {
   return bytes;
 }
 
-std::vector<PageImage> name_pages(const Snapshot& snapshot) {
+std::vector<PageImage> name_pages(const Snapshot& snapshot, const PrefixDigests& digests) {
   const SequenceState& state = snapshot.state();
-  const PrefixDigests digests(snapshot.ids());
   std::vector<PageImage> pages;
   for (int i = 0; i < whole_pages(state.kv()); ++i)
     pages.push_back({.key = digests.trunk_page(i), .is_head = false, .bytes = {}});
@@ -239,12 +230,6 @@ std::uint64_t SnapshotFile::write(const std::filesystem::path& path, const Snaps
                                   const std::string& model, const std::string& head) {
   const Sections sections(image, model, head);
   return SealedFile::write(path, sections.list);
-}
-
-std::uint64_t SnapshotFile::size_of(const SnapshotImage& image, const std::string& model,
-                                    const std::string& head) {
-  const Sections sections(image, model, head);
-  return SealedFile::size_of(sections.list);
 }
 
 std::optional<SnapshotFile::Content> SnapshotFile::read_any(const std::filesystem::path& path) {

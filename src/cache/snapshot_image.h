@@ -42,8 +42,8 @@ struct SnapshotImage {
   std::size_t size_bytes() const;
 };
 
-/// The whole pages of a snapshot by key only, trunk, then head.
-std::vector<PageImage> name_pages(const Snapshot& snapshot);
+/// The whole pages of a snapshot by key only, trunk, then head. `digests` are of its ids.
+std::vector<PageImage> name_pages(const Snapshot& snapshot, const PrefixDigests& digests);
 
 /// Copies a snapshot to the host. `pages` are its own, by key; of those that `is_wanted` marks the bytes too.
 /// Called by the thread that owns the Ops.
@@ -53,10 +53,9 @@ SnapshotImage take_image(const Snapshot& snapshot, std::vector<PageImage> pages,
 /// The snapshot file of an image: everything but its whole pages. `model` and `head` identify the weights.
 class SnapshotFile {
  public:
-  /// The sections view `image`, `model` and `head`.
+  /// Returns the file's size. Errors: those of SealedFile::write.
   static std::uint64_t write(const std::filesystem::path& path, const SnapshotImage& image,
                              const std::string& model, const std::string& head);
-  static std::uint64_t size_of(const SnapshotImage& image, const std::string& model, const std::string& head);
 
   struct Content {
     SnapshotImage image;  // pages have keys only
@@ -71,6 +70,7 @@ class SnapshotFile {
 /// A file of one whole page.
 class PageFile {
  public:
+  /// Returns the file's size. Errors: those of SealedFile::write.
   static std::uint64_t write(const std::filesystem::path& path, const PageImage& page,
                              const std::string& model);
   struct Content {

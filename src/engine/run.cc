@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -19,8 +18,7 @@ namespace {
 constexpr Position kFirstAligned = 128;
 constexpr Position kIntervalTokens = 4096;
 
-/// A seed the request can be repeated with: random where none is named.
-SamplingOptions seeded(SamplingOptions options, int vocabulary) {
+SamplingOptions validated(SamplingOptions options, int vocabulary) {
   validate(options, vocabulary);
   return options;
 }
@@ -70,7 +68,7 @@ Run::Run(Engine& engine, GenerateRequest request, PieceListener listener)
       context_limit_(resolve_context(engine, request_)),
       max_tokens_(resolve_budget(request_, static_cast<int>(plan_.ids.size()), context_limit_)),
       admission_(admit_request(engine, request_, static_cast<int>(plan_.ids.size()), context_limit_)),
-      sampler_(seeded(request_.sampling, engine.resolved().config.vocabulary), plan_.ids),
+      sampler_(validated(request_.sampling, engine.resolved().config.vocabulary), plan_.ids),
       sink_({.tokenizer = engine.shared_tokenizer(),
              .stop = stop_options(),
              .parser = {.starts_in_reasoning = plan_.starts_in_reasoning,

@@ -90,7 +90,7 @@ TEST_F(DiskStoreTest, PagesAtHandAreNotRead) {
   const auto answer = store->find({prompt, 600, true, base.get()});
   ASSERT_TRUE(answer.snapshot);
   EXPECT_EQ(answer.snapshot->state().kv().share_pages()[1], base->state().kv().share_pages()[1]);
-  expect_equal(*states_.snapshot(prompt));
+  expect_equal(*answer.snapshot);
   EXPECT_EQ(state_bytes(answer.snapshot->state()), state_bytes(more->state()));
 }
 

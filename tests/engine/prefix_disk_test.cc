@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "engine/run.h"
+#include "engine/snapshot_proof.h"
 #include "tests/engine/tiny_engine.h"
 #include "tests/support/models.h"
 
@@ -49,16 +50,7 @@ void expect_equal(const GenerateResult& a, const GenerateResult& b) {
 /// The first drafts from a snapshot.
 std::vector<TokenId> first_drafts(Engine& engine, const std::vector<TokenId>& prompt) {
   const auto snapshot = engine.prefix_cache().peek(prompt, true);
-  if (!snapshot) return {};
-  SequenceState state = snapshot->restore();
-  Sampler sampler({}, prompt);
-  const auto logits = snapshot->logits();
-  const TokenId pending =
-      static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  state.history()->append(state.last_hidden(), {&pending, 1});
-  std::vector<TokenId> drafts;
-  engine.drafter()->draft({state, pending, 4, sampler, nullptr}, drafts);
-  return drafts;
+  return snapshot ? prove_snapshot(engine, *snapshot).first_drafts : std::vector<TokenId>{};
 }
 
 /// Four streams, index keys, the n-gram layer's window and token context: lengths inside a page, a block and

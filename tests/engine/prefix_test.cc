@@ -225,8 +225,6 @@ TEST_F(Prefix, WithoutAPreparedHistoryHitsStillEqualColdRuns) {
     expect_cold(*engine, talk, got);
     talk = joined(joined(talk, got.ids), ids(15, 90 + static_cast<std::uint64_t>(turn)));
   }
-  // Once histories are wanted again, what was stored without one is of no use.
-  engine->set_process(Speculation::kOn, std::nullopt, std::nullopt);
 }
 
 TEST_F(Prefix, ARetainedHistoryBypassesTheCache) {
