@@ -50,12 +50,11 @@ class FolderLock {
 class FolderStore final : public DiskStore {
  public:
   FolderStore(Ops& ops, const StateGeometry& geometry, const StatePools& pools, DiskStoreOptions options,
-              std::unique_ptr<FolderLock> lock, bool writes)
+              std::unique_ptr<FolderLock> lock, SqliteDatabase::Mode mode)
       : ops_(ops), geometry_(geometry), pools_(pools), options_(std::move(options)), lock_(std::move(lock)) {
     MERERUN_CHECK(geometry_.draft_head == !options_.head.empty(), "a draft head has an identity");
-    if (writes) writer_ = std::make_unique<DiskWriter>(options_);
-    index_ = std::make_unique<DiskIndex>(
-        options_.folder, writes ? SqliteDatabase::Mode::kReadWrite : SqliteDatabase::Mode::kReadOnly);
+    if (mode == SqliteDatabase::Mode::kReadWrite) writer_ = std::make_unique<DiskWriter>(options_);
+    index_ = std::make_unique<DiskIndex>(options_.folder, mode);
     at_open_.entries = index_->entries();
     at_open_.bytes = index_->bytes();
   }
@@ -293,6 +292,10 @@ void ignore_size_limit() {
   if (::sigaction(SIGXFSZ, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) ::signal(SIGXFSZ, SIG_IGN);
 }
 
+bool may_write_to(const fs::path& folder) {
+  return FolderLock(folder).is_open() && ::access(folder.c_str(), W_OK) == 0;
+}
+
 }  // namespace
 
 bool is_disk_store_built() { return true; }
@@ -304,12 +307,23 @@ std::unique_ptr<DiskStore> open_disk_store(Ops& ops, const StateGeometry& geomet
   std::error_code ignored;
   if (fs::create_directories(options.folder, ignored))
     fs::permissions(options.folder, fs::perms::owner_all, ignored);
-  auto lock = std::make_unique<FolderLock>(options.folder);
-  const bool writes = lock->is_open() && ::access(options.folder.c_str(), W_OK) == 0;
-  try {
-    if (writes && lock->try_alone()) repair_folder(options.folder);
+  const auto open_as = [&](SqliteDatabase::Mode mode) {
+    auto lock = std::make_unique<FolderLock>(options.folder);
+    if (mode == SqliteDatabase::Mode::kReadWrite && lock->try_alone()) repair_folder(options.folder);
     lock->share();
-    return std::make_unique<FolderStore>(ops, geometry, pools, options, std::move(lock), writes);
+    return std::make_unique<FolderStore>(ops, geometry, pools, options, std::move(lock), mode);
+  };
+  try {
+    if (may_write_to(options.folder)) {
+      try {
+        return open_as(SqliteDatabase::Mode::kReadWrite);
+      } catch (const Error& error) {
+        // A full disk has no room for the log of the index, and yet holds all that was stored before.
+        if (error.code() != ErrorCode::kIo) throw;
+        log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"only read: {}\"", error.what());
+      }
+    }
+    return open_as(SqliteDatabase::Mode::kReadOnly);
   } catch (const std::exception& error) {
     log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"not used: {}\"", error.what());
     return nullptr;

@@ -52,9 +52,10 @@ void require_disk_store();
 /// Snapshots of class kInterval go to disk at multiples of it only: they are many, and worth little there.
 inline constexpr int kDiskIntervalTokens = 4096;
 
-/// Opens a folder. Null, with a warning in the log, where it can't be used; a folder that may only be read is
-/// read. `ops` and `pools` must outlive it. A file size limit (SIGXFSZ) is ignored from then on, as an error
-/// of the write that meets it. Errors: those of require_disk_store.
+/// Opens a folder. Null, with a warning in the log, where it can't be used; a folder that may only be read,
+/// or that has no room for the index's log, is read. `ops` and `pools` must outlive it. A file size limit
+/// (SIGXFSZ) is ignored from then on, as an error of the write that meets it. Errors: those of
+/// require_disk_store.
 std::unique_ptr<DiskStore> open_disk_store(Ops& ops, const StateGeometry& geometry, const StatePools& pools,
                                            const DiskStoreOptions& options);
 

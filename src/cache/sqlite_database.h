@@ -19,7 +19,7 @@ class SqliteDatabase {
  public:
   enum class Mode {
     kReadWrite,  // creates the file; write-ahead log, waits for other processes
-    kReadOnly,   // a folder that may not be written: the file as it is
+    kReadOnly,   // of a folder that can't be written: the file as it is, without a log beside it
   };
   SqliteDatabase(const std::filesystem::path& path, Mode mode);
   ~SqliteDatabase();
