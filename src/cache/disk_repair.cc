@@ -1,6 +1,7 @@
 #include "cache/disk_repair.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -75,12 +76,21 @@ void rebuild(const fs::path& folder, DiskIndex& index) {
   }
 }
 
+/// Present while an index is being built: until it is whole, a file that it does not know is no rubbish.
+constexpr const char* kRebuildMark = "rebuilding";
+
+void mark_rebuild(const fs::path& folder) {
+  const fs::path mark = folder / kRebuildMark;
+  if (!std::ofstream(mark, std::ios::app))
+    fail_expected(ErrorCode::kIo, mark.string(), "a file that can be made", "none");
+  sync_folder(folder);
+}
+
 }  // namespace
 
 void repair_folder(const fs::path& folder) {
-  const bool is_new = !fs::exists(folder / kIndexFile);
   try {
-    if (!is_new) {
+    if (fs::exists(folder / kIndexFile) && !fs::exists(folder / kRebuildMark)) {
       DiskIndex index(folder, SqliteDatabase::Mode::kReadWrite);
       index.check();
       return remove_unknown(folder, index);
@@ -89,12 +99,16 @@ void repair_folder(const fs::path& folder) {
     if (error.code() != ErrorCode::kCorruptData) throw;
     log(LogLevel::kWarn, "prefix_cache_disk", "warning=\"{}; the index is built anew\"", error.what());
   }
+  mark_rebuild(folder);
   std::error_code ignored;
   for (const char* suffix : {"", "-wal", "-shm"})
     fs::remove(folder / (std::string(kIndexFile) + suffix), ignored);
-  DiskIndex index(folder, SqliteDatabase::Mode::kReadWrite);
-  rebuild(folder, index);
-  remove_unknown(folder, index);
+  {
+    DiskIndex index(folder, SqliteDatabase::Mode::kReadWrite);
+    rebuild(folder, index);
+    remove_unknown(folder, index);
+  }  // closed: its log is on the disk
+  fs::remove(folder / kRebuildMark, ignored);
 }
 
 }  // namespace mererun

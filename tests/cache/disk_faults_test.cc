@@ -149,6 +149,30 @@ TEST_F(DiskFaults, ALostIndexIsBuiltAnew) {
   }
 }
 
+TEST_F(DiskFaults, ARebuildingThatTheFullDiskCutsShortLosesNothing) {
+  {
+    const auto store = open();
+    for (const int first : {1, 2, 3, 4, 5, 6}) store->offer(states_.snapshot(count_up(first, 300)));
+  }
+  for (const rlim_t limit : {rlim_t{100}, rlim_t{33000}, rlim_t{60000}, rlim_t{90000}}) {
+    fs::remove(folder() / "index.sqlite");
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit small{limit, limit};
+      setrlimit(RLIMIT_FSIZE, &small);
+      open();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "limit " << limit << " status " << status;
+    const auto store = open();
+    for (const int first : {1, 2, 3, 4, 5, 6})
+      ASSERT_EQ(found(*store, count_up(first, 310)), 300) << "limit " << limit;
+    EXPECT_FALSE(fs::exists(folder() / "rebuilding"));
+  }
+}
+
 TEST_F(DiskFaults, AFullDiskLosesTheNewEntryOnly) {
   SmallStates wide(32);  // pages of 69 kB, more than the index's own files need
   {
