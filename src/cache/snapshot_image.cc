@@ -146,7 +146,11 @@ bool fits(const SnapshotImage& image, const StateGeometry& g) {
   const std::size_t row = static_cast<std::size_t>(g.hidden) * sizeof(float);
   const auto trunk_pages = static_cast<std::size_t>(length / kKvPagePositions);
   const auto head_pages = static_cast<std::size_t>(image.evaluated / kKvPagePositions);
-  if (length < 1 || image.evaluated < 0 || image.pages.size() != trunk_pages + head_pages) return false;
+  const auto of_head = static_cast<std::size_t>(std::count_if(
+      image.pages.begin(), image.pages.end(), [](const PageImage& page) { return page.is_head; }));
+  if (length < 1 || image.evaluated < 0 || of_head != head_pages ||
+      image.pages.size() != trunk_pages + head_pages)
+    return false;
   if (image.recurrent.size() != RecurrentState::size_bytes(g) || image.last_hidden.size() != row)
     return false;
   if (image.trunk_tail.size() != packed_bytes(trunk, length % kKvPagePositions)) return false;

@@ -132,6 +132,23 @@ TEST_F(DiskFaults, ASnapshotWithoutItsRecurrentStateIsAMiss) {  // B050
   EXPECT_EQ(files(".snap").size() + files(".page").size(), 0u);
 }
 
+TEST_F(DiskFaults, ASnapshotWithOtherPagesThanItsLengthNeedsIsAMiss) {
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+  }
+  const fs::path file = files(".snap").front();
+  auto content = SnapshotFile::read_any(file);
+  ASSERT_TRUE(content);
+  ASSERT_EQ(content->image.pages.size(), 2u);
+  content->image.pages.front() = content->image.pages.back();  // two of the head, none of the trunk
+  SnapshotFile::write(file, content->image, content->model, content->head);
+  const auto store = open();
+  const auto answer = store->find(query(count_up(1, 310)));
+  EXPECT_FALSE(answer.snapshot);
+  EXPECT_TRUE(answer.met_corrupt);
+}
+
 TEST_F(DiskFaults, ALostIndexIsBuiltAnew) {
   {
     const auto store = open();
