@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 
@@ -70,19 +71,21 @@ void DiskIndex::check() {
       throw Error(ErrorCode::kCorruptData, "prefix cache index: expected a sound file, got: " + s.text(0));
 }
 
-std::vector<DiskIndex::Row> DiskIndex::candidates(const std::string& model,
-                                                  const std::optional<std::string>& head, int longer_than,
+std::vector<DiskIndex::Row> DiskIndex::candidates(const std::string& model, int longer_than,
                                                   std::span<const std::uint64_t> hashes) {
   // The columns of one index: rows that do not match cost no more than their entry in it.
   SqliteStatement s(database_,
-                    "SELECT id, hash, length FROM snapshot WHERE model = ?1 AND length > ?2"
-                    " AND length <= ?3 AND (?4 = '' OR head = ?4) ORDER BY length DESC, has_logits DESC");
-  s.bind(model).bind(longer_than).bind(static_cast<std::int64_t>(hashes.size()) - 1).bind(head.value_or(""));
+                    "SELECT id, hash, length, head FROM snapshot WHERE model = ? AND length > ?"
+                    " AND length <= ? ORDER BY length DESC, has_logits DESC");
+  s.bind(model).bind(longer_than).bind(static_cast<std::int64_t>(hashes.size()) - 1);
   std::vector<Row> rows;
   while (s.step())
     if (matches(s, 1, 2, hashes))
-      rows.push_back(
-          {s.integer(0), static_cast<std::uint64_t>(s.integer(1)), static_cast<int>(s.integer(2)), {}});
+      rows.push_back({.id = s.integer(0),
+                      .hash = static_cast<std::uint64_t>(s.integer(1)),
+                      .length = static_cast<int>(s.integer(2)),
+                      .head = s.text(3),
+                      .file = {}});
   for (Row& row : rows) {
     SqliteStatement file(database_, "SELECT file FROM snapshot WHERE id = ?");
     if (file.bind(row.id).step()) row.file = file.text(0);

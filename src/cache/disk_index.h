@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,7 +40,7 @@ class DiskIndex {
     std::int64_t id = 0;
     std::uint64_t hash = 0;
     int length = 0;
-    std::string file;
+    std::string head, file;
   };
   struct StoredPage {
     std::int64_t id = 0;
@@ -65,9 +64,9 @@ class DiskIndex {
   void check();
 
   /// Snapshots of a model that a prompt may begin with, longest first: those of more than `longer_than`
-  /// tokens whose hash is `hashes[length]`. `head`: only those with a history of that head.
-  std::vector<Row> candidates(const std::string& model, const std::optional<std::string>& head,
-                              int longer_than, std::span<const std::uint64_t> hashes);
+  /// tokens whose hash is `hashes[length]`.
+  std::vector<Row> candidates(const std::string& model, int longer_than,
+                              std::span<const std::uint64_t> hashes);
   /// True if another model has stored such a one.
   bool is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes);
   /// True if a twin that knows as much is there.

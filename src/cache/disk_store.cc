@@ -100,10 +100,15 @@ class FolderStore final : public DiskStore {
   void search(const Query& query, Answer& answer) {
     std::vector<std::uint64_t> hashes{0};
     for (const TokenId id : query.prompt) hashes.push_back(extend_hash(hashes.back(), id));
-    const std::optional<std::string> head = query.needs_history ? std::optional(options_.head) : std::nullopt;
-    for (const DiskIndex::Row& row : index_->candidates(options_.model, head, query.longer_than, hashes)) {
+    int lacking = 0;  // tokens of the longest prefix without the history asked for
+    for (const DiskIndex::Row& row : index_->candidates(options_.model, query.longer_than, hashes)) {
+      if (query.needs_history && row.head != options_.head) {
+        lacking = std::max(lacking, row.length);
+        continue;
+      }
       switch (load(row, query, answer)) {
         case Load::kDone:
+          answer.lacks_history = lacking > row.length;
           if (writer_) writer_->push(DiskWriter::TouchRow{row.id});
           return;
         case Load::kCorrupt: answer.met_corrupt = true; break;
@@ -111,7 +116,8 @@ class FolderStore final : public DiskStore {
         case Load::kGone: break;
       }
     }
-    if (query.longer_than == 0 && !answer.met_corrupt)
+    answer.lacks_history = lacking > 0;
+    if (query.longer_than == 0 && lacking == 0 && !answer.met_corrupt)
       answer.is_of_other_model = index_->is_of_other_model(options_.model, hashes);
   }
 

@@ -101,15 +101,22 @@ bool PrefixCache::was_evicted(std::span<const TokenId> prompt) const {
   return false;
 }
 
-PrefixLimit PrefixCache::limit_of_miss(std::span<const TokenId> prompt, int common) const {
+PrefixLimit PrefixCache::limit_of(std::span<const TokenId> prompt, const PrefixMatch& match,
+                                  const SnapshotTier::Answer& answer) const {
+  if (answer.met_corrupt) return PrefixLimit::kCorrupt;
+  if (answer.lacks_history) return PrefixLimit::kNoHistory;
+  if (match.snapshot)
+    return match.common_tokens > match.snapshot->length() ? PrefixLimit::kDiverged : PrefixLimit::kNone;
+  if (answer.is_of_other_model) return PrefixLimit::kFingerprint;
   if (was_evicted(prompt)) return PrefixLimit::kEvicted;
   if (entries_.empty()) return PrefixLimit::kEmpty;
-  return common == 0 ? PrefixLimit::kNoCommonPrefix : PrefixLimit::kDiverged;
+  return match.common_tokens == 0 ? PrefixLimit::kNoCommonPrefix : PrefixLimit::kDiverged;
 }
 
 PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt, bool needs_history) {
   PrefixMatch match;
   if (!is_enabled()) return match;
+  int lacking = 0;  // tokens of the longest prefix in memory without the history asked for
   {
     const std::lock_guard lock(mutex_);
     const std::vector<std::size_t> found = candidates(prompt);
@@ -119,6 +126,9 @@ PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt, bool needs_hist
       match.snapshot = entries_[*best].snapshot;
       match.kind = entries_[*best].kind;
     }
+    for (const std::size_t i : found)
+      if (needs_history && !entries_[i].snapshot->has_whole_history())
+        lacking = entries_[i].snapshot->length();
     match.common_tokens = common_tokens(prompt);
   }
   offer(match.snapshot);
@@ -133,25 +143,19 @@ PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt, bool needs_hist
       store_in_memory(answer.snapshot);
     }
   }
+  const int length = match.snapshot ? match.snapshot->length() : 0;
+  answer.lacks_history |= lacking > length;
   const std::lock_guard lock(mutex_);
+  match.limit = limit_of(prompt, match, answer);
   if (answer.met_corrupt) ++counters_.disk_corrupt;
   if (!match.snapshot) {
     ++counters_.misses;
-    match.limit = answer.met_corrupt         ? PrefixLimit::kCorrupt
-                  : answer.is_of_other_model ? PrefixLimit::kFingerprint
-                                             : limit_of_miss(prompt, match.common_tokens);
     return match;
   }
-  const int length = match.snapshot->length();
   ++counters_.hits;
   if (match.is_from_disk) ++counters_.disk_hits;
   if (length == static_cast<int>(prompt.size())) ++counters_.exact_hits;
   counters_.reused_tokens += length;
-  if (answer.met_corrupt) {
-    match.limit = PrefixLimit::kCorrupt;
-  } else if (match.common_tokens > length) {
-    match.limit = PrefixLimit::kDiverged;
-  }
   return match;
 }
 

@@ -43,6 +43,7 @@ enum class PrefixLimit {
   kEvicted,         // a prefix of the prompt was stored and had to go
   kCorrupt,         // a stored one was damaged
   kFingerprint,     // a stored one belongs to another checkpoint or numeric contract
+  kNoHistory,       // a longer prefix is stored without the draft history asked for
 };
 
 /// What a lookup found.
@@ -130,7 +131,8 @@ class PrefixCache {
   int count_common(std::span<const TokenId> a, std::span<const TokenId> b) const;
   int common_tokens(std::span<const TokenId> prompt) const;
   bool was_evicted(std::span<const TokenId> prompt) const;
-  PrefixLimit limit_of_miss(std::span<const TokenId> prompt, int common) const;
+  PrefixLimit limit_of(std::span<const TokenId> prompt, const PrefixMatch& match,
+                       const SnapshotTier::Answer& answer) const;
   std::size_t added_bytes(const Snapshot& snapshot) const;
   bool may_evict(const Entry& entry, SnapshotClass for_kind) const;
   bool goes_before(const Entry& a, const Entry& b) const;

@@ -23,6 +23,7 @@ class SnapshotTier {
     std::shared_ptr<const Snapshot> snapshot;  // null: nothing longer
     bool met_corrupt = false;                  // a damaged entry was dropped on the way
     bool is_of_other_model = false;            // the ids are stored, for another fingerprint or contract
+    bool lacks_history = false;                // a longer prefix is stored without the history asked for
   };
 
   virtual ~SnapshotTier() = default;

@@ -138,6 +138,7 @@ void Run::report_match(const PrefixMatch& match) {
     case PrefixLimit::kEvicted: prefix_.reason = "evicted"; break;
     case PrefixLimit::kCorrupt: prefix_.reason = "corrupt"; break;
     case PrefixLimit::kFingerprint: prefix_.reason = "fingerprint"; break;
+    case PrefixLimit::kNoHistory: prefix_.reason = "no-history"; break;
   }
 }
 

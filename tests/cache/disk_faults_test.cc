@@ -331,7 +331,9 @@ TEST_F(DiskFaults, WhatAProcessWritesAfterAnotherLeftIsKept) {
     int status = 0;
     waitpid(visitor, &status, 0);
     EXPECT_EQ(status, 0) << i;
-    if (i < 3) ASSERT_EQ(write(commands[1], "+", 1), 1);
+    if (i < 3) {
+      ASSERT_EQ(write(commands[1], "+", 1), 1);
+    }
   }
   kill(writer, SIGKILL);
   waitpid(writer, nullptr, 0);

@@ -114,6 +114,36 @@ TEST_F(DiskStoreTest, OtherModelsAndHeadsAreMisses) {
   EXPECT_EQ(answer.snapshot->length(), 300);
 }
 
+TEST_F(DiskStoreTest, APrefixWithoutTheHistoryIsNamedAsSuch) {
+  const auto bare = [&](int n) {
+    SequenceState state = states_.state();
+    states_.extend(state, count_up(1, n));
+    state.history()->restart_at(n - 1);
+    return Snapshot::capture(state, count_up(1, n), {}, SnapshotClass::kPrompt);
+  };
+  const auto store = open();
+  store->offer(bare(300));
+  store->flush();
+  auto answer = store->find(query(count_up(1, 310)));
+  EXPECT_FALSE(answer.snapshot);
+  EXPECT_TRUE(answer.lacks_history);
+  EXPECT_FALSE(store->find(query(count_up(2, 310))).lacks_history);
+  EXPECT_EQ(store->find(query(count_up(1, 310), false)).snapshot->length(), 300);
+  store->offer(states_.snapshot(count_up(1, 200)));
+  store->flush();
+  answer = store->find(query(count_up(1, 310)));
+  ASSERT_TRUE(answer.snapshot);
+  EXPECT_EQ(answer.snapshot->length(), 200);
+  EXPECT_TRUE(answer.lacks_history);
+  // Once the same ids are stored with their history, nothing is lacking.
+  store->offer(states_.snapshot(count_up(1, 300)));
+  store->flush();
+  answer = store->find(query(count_up(1, 310)));
+  ASSERT_TRUE(answer.snapshot);
+  EXPECT_EQ(answer.snapshot->length(), 300);
+  EXPECT_FALSE(answer.lacks_history);
+}
+
 TEST_F(DiskStoreTest, BehindACacheItIsTheSecondTier) {
   {
     PrefixCache cache(1 << 30);

@@ -176,5 +176,25 @@ TEST_F(PrefixDisk, AProcessWithoutDraftsReadsWhatOneWithDraftsStored) {
   expect_equal(got, before);
 }
 
+TEST_F(PrefixDisk, WhatAProcessWithoutDraftsStoredLacksAHistory) {
+  const auto prompt = testing::random_ids(600, 256, 7);
+  {
+    const auto off = load(true, Speculation::kOff);
+    ask(*off, prompt);
+  }
+  {
+    const auto on = load();
+    const GenerateResult got = ask(*on, prompt);
+    EXPECT_EQ(got.prefix.outcome, "miss");
+    EXPECT_EQ(got.prefix.reason, "no-history");
+    const auto cold = load(false);
+    expect_equal(got, ask(*cold, prompt));
+  }
+  const auto on = load();
+  const GenerateResult got = ask(*on, prompt);
+  EXPECT_EQ(got.prefix.matched_tokens, 600) << "computed again and stored whole";
+  EXPECT_EQ(got.prefix.reason, "");
+}
+
 }  // namespace
 }  // namespace mererun
