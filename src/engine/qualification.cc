@@ -255,8 +255,11 @@ std::optional<Qualifier::Memory> Qualifier::remember() {
   return Memory{engine_.fingerprint(), prove_snapshot(engine_, *snapshot), cold_};
 }
 
+/// The checks of the long prompt once more, against what the process before answered: the first answer comes
+/// from disk, whole.
 QualificationStep Qualifier::restart(const Memory& memory) {
   QualificationStep step{.name = "restart", .pass = std::nullopt, .details = {}};
+  cold_ = memory.cold;
   const GenerateResult result = run(request(prompts_.first, options_.reply_tokens));
   add_output(step, result);
   add_reuse(step, result);
@@ -265,20 +268,27 @@ QualificationStep Qualifier::restart(const Memory& memory) {
   const SnapshotProof proof = snapshot ? prove_snapshot(engine_, *snapshot) : SnapshotProof{};
   const bool same_drafts = proof.first_drafts == memory.proof.first_drafts;
   const bool same_state = proof.state_sha256 == memory.proof.state_sha256;
-  const bool same_acceptance = result.acceleration.statistics.accepted_counts() ==
-                               memory.cold.acceleration.statistics.accepted_counts();
+  const bool same_acceptance =
+      result.acceleration.statistics.accepted_counts() == cold_.acceleration.statistics.accepted_counts();
   step.details["firstDraftsEqual"] = same_drafts;
   step.details["stateEqual"] = same_state;
   step.details["stateSHA256"] = proof.state_sha256;
   step.details["acceptanceEqual"] = same_acceptance;
   step.pass = engine_.fingerprint() == memory.fingerprint && result.prefix.tier == "disk" &&
               result.prefix.matched_tokens == options_.prompt_tokens && has_history(result) &&
-              same_output(result, memory.cold) && !proof.first_drafts.empty() && same_drafts && same_state &&
+              same_output(result, cold_) && !proof.first_drafts.empty() && same_drafts && same_state &&
               same_acceptance;
+  const auto repeat = [&](const char* name, const QualificationStep& check) {
+    step.details[name] = *check.pass;
+    step.pass = *step.pass && *check.pass;
+  };
+  repeat("serial", serial_reference());
+  repeat("followUp", follow_up());
+  repeat("replayAfterFollowUp", replay_after_follow_up());
   return step;
 }
 
-/// Replaces the engine, then asks it for the long prompt.
+/// Replaces the engine, then asks it for the long prompt and its follow-up.
 QualificationStep restart_step(const std::optional<Qualifier::Memory>& memory,
                                const QualificationOptions& options, const std::atomic<bool>& cancelled) {
   if (!memory) {

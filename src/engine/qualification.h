@@ -47,10 +47,10 @@ struct QualificationOptions {
 
 /// Proves on one loaded model that drafting, the prefix cache and wide verification change nothing, greedily:
 /// a cold long prompt, its replay, a serial reference, a follow-up turn, the prompt again; code, math and
-/// prose with and without drafts; every certified width against a serial oracle; the prompt once more after a
-/// restart, from disk. The engine must have its draft head and a prefix cache, which is emptied first; the
-/// folder of the cache, where it has one, must be empty. What the process says about drafting is overridden
-/// and then restored.
+/// prose with and without drafts; every certified width against a serial oracle; after a restart, the prompt
+/// once more from disk, with its serial reference, follow-up and replay. The engine must have its draft head
+/// and a prefix cache, which is emptied first; the folder of the cache, where it has one, must be empty. What
+/// the process says about drafting is overridden and then restored.
 ///
 /// `on_step` (may be empty) sees each step when it is done.
 /// Errors: kUnsupported if no prompt of the exact lengths can be formed or there is no chat template;

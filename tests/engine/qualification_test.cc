@@ -7,83 +7,26 @@
 
 #include <cstdlib>
 
-#include "engine/run.h"
-#include "tests/support/temp_folder.h"
+#include "tests/engine/qualification_fixture.h"
 
 namespace mererun {
 namespace {
 
 using ::testing::ElementsAre;
 
-const std::atomic<bool> kNotCancelled{false};
-
-EngineOptions options_for(const std::string& id, const std::string& root) {
-  EngineOptions options;
-  options.model.model = id;
-  options.model.root = root;
-  options.process.speculation = Speculation::kOn;
-  options.prefix_cache_bytes = std::size_t{1} << 30;
-  return options;
-}
-
-std::string bundled_root(const std::string& id) { return std::string(MERERUN_SOURCE_DIR "/models/") + id; }
-
-std::unique_ptr<Engine> load_bundled(const std::string& id) {
-  return Engine::load(options_for(id, bundled_root(id)));
-}
-
-/// An engine with a prefix cache on disk that can be restarted.
-class Restartable {
- public:
-  Restartable(const std::string& id, const std::string& root) : options_(options_for(id, root)) {
-    if (is_disk_store_built()) options_.prefix_cache_dir = temp_ / "cache";
-    engine_ = Engine::load(options_);
-  }
-  QualificationReport qualify(QualificationOptions options, const std::string& other_folder = {}) {
-    if (is_disk_store_built()) {
-      options.restart = [this, other_folder]() -> Engine& {
-        engine_.reset();
-        if (!other_folder.empty()) options_.prefix_cache_dir = temp_ / other_folder;
-        engine_ = Engine::load(options_);
-        return *engine_;
-      };
-    }
-    return mererun::qualify(*engine_, options, kNotCancelled);
-  }
-  Engine& engine() { return *engine_; }
-
- private:
-  testing::TempFolder temp_;
-  EngineOptions options_;
-  std::unique_ptr<Engine> engine_;
-};
-
-QualificationOptions short_options(bool expects_retrieval = true) {
-  QualificationOptions options;
-  options.expects_retrieval = expects_retrieval;
-  options.prompt_tokens = 400;
-  options.follow_up_tokens = 440;
-  options.reply_tokens = 24;
-  options.text_tokens = 32;
-  options.oracle_tokens = {32};
-  options.widths = {1, 4};
-  return options;
-}
-
-std::string failures(const QualificationReport& report) {
-  std::string text;
-  for (const QualificationStep& step : report.steps) {
-    if (!step.pass.value_or(true)) text += step.name + " ";
-  }
-  return text;
-}
+using testing::failures;
+using testing::kNotCancelled;
+using testing::load_bundled;
+using testing::Restartable;
+using testing::short_options;
 
 class Bundled : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Bundled, Qualifies) {
   QualificationOptions options;
   options.widths = {1, 4, 8, 9};
-  const QualificationReport report = Restartable(GetParam(), bundled_root(GetParam())).qualify(options);
+  const QualificationReport report =
+      Restartable(GetParam(), testing::bundled_root(GetParam())).qualify(options);
   EXPECT_EQ(failures(report), "");
   EXPECT_TRUE(report.pass());
   std::vector<std::string> names;
@@ -97,28 +40,6 @@ TEST_P(Bundled, Qualifies) {
   EXPECT_EQ(report.steps[0].details.at("draftHistoryTokens"), QualificationValue(std::int64_t{4943}));
   EXPECT_EQ(report.steps[1].details.at("cachedTokens"), QualificationValue(std::int64_t{4944}));
   EXPECT_EQ(report.steps[3].details.at("draftHistoryTokens"), QualificationValue(std::int64_t{4972}));
-}
-
-TEST_P(Bundled, ReplaysFromDiskAfterARestart) {
-  if (!is_disk_store_built()) GTEST_SKIP() << "this build keeps no prefix cache on disk";
-  Restartable subject(GetParam(), bundled_root(GetParam()));
-  QualificationReport report = subject.qualify(short_options(false));
-  EXPECT_EQ(failures(report), "");
-  QualificationStep step = report.steps.back();
-  EXPECT_EQ(step.name, "restart");
-  EXPECT_EQ(step.pass, true);
-  EXPECT_EQ(step.details.at("cachedTokens"), QualificationValue(std::int64_t{400}));
-  EXPECT_EQ(step.details.at("draftHistoryTokens"), QualificationValue(std::int64_t{399}));
-  EXPECT_EQ(step.details.at("tier"), QualificationValue(std::string("disk")));
-  EXPECT_EQ(step.details.at("firstDraftsEqual"), QualificationValue(true));
-  EXPECT_EQ(step.details.at("stateEqual"), QualificationValue(true));
-
-  // The next process over another folder computes the prompt: the same answer, but no restart was proven.
-  Restartable lost(GetParam(), bundled_root(GetParam()));
-  report = lost.qualify(short_options(false), "another");
-  EXPECT_EQ(failures(report), "restart ");
-  EXPECT_EQ(report.steps.back().details.at("tier"), QualificationValue(std::string()));
-  EXPECT_EQ(report.steps.back().details.at("stateEqual"), QualificationValue(true));
 }
 
 TEST(Qualification, WithoutAFolderTheRestartIsNotRun) {
@@ -168,6 +89,7 @@ TEST(Qualification, OfAnInstalledCheckpoint) {
   };
   const std::string id = variable("MERERUN_TEST_Q35_TRANSFER_MODEL_ID");
   const std::string root = variable("MERERUN_TEST_Q35_TRANSFER_MODEL_ROOT");
+  // Only who has a checkpoint can run this; the others are told what it needs instead of being shown a pass.
   if (variable("MERERUN_TEST_Q35_TRANSFER") != "1" || id.empty() || root.empty()) {
     GTEST_SKIP() << "runs when MERERUN_TEST_Q35_TRANSFER=1 and MERERUN_TEST_Q35_TRANSFER_MODEL_ID and "
                     "MERERUN_TEST_Q35_TRANSFER_MODEL_ROOT are set";

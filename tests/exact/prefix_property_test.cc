@@ -1,9 +1,8 @@
-// Random trees of conversations under a tiny budget, also across restarts from disk: every answer's tokens
-// and logits, and the states it leaves behind, are the cold run's.
+// Random trees of conversations under a tiny budget: every answer's tokens and logits, and the states it
+// leaves behind, are the cold run's.
 
 #include <gtest/gtest.h>
 
-#include "cache/disk_store.h"
 #include "tests/engine/tiny_engine.h"
 #include "tests/exact/prefix_walk.h"
 #include "tests/support/models.h"
@@ -34,32 +33,6 @@ TEST_P(PrefixProperty, AnswersAreColdAnswers) {
               GetParam().c_str(), r.steps, r.cold_runs, static_cast<long long>(r.hits),
               static_cast<long long>(r.exact_hits), static_cast<long long>(r.reused_tokens),
               static_cast<long long>(r.evictions));
-}
-
-TEST_P(PrefixProperty, AnswersAreColdAnswersAcrossRestarts) {
-  if (!is_disk_store_built()) GTEST_SKIP() << "this build keeps no prefix cache on disk";
-  const testing::TempFolder temp;
-  const auto folder = testing::tiny_checkpoint_folder(temp, 4096, GetParam() == "moe");
-  const testing::PrefixWalkResult r = testing::run_prefix_walk(
-      folder, {.steps = 200, .seed = 21, .budget_bytes = kBudget, .disk_folder = temp / "cache"});
-  EXPECT_EQ(r.steps, 200);
-  EXPECT_EQ(r.restarts, 4);
-  for (const std::string& difference : r.differences) ADD_FAILURE() << difference;
-  EXPECT_GT(r.disk_hits, 20);
-  EXPECT_GT(r.compared_states, 50);
-}
-
-/// Prompts of up to some hundred ids cross the dense and sparse border, blocks and pages.
-TEST(FlashPrefixProperty, AnswersAreColdAnswersAcrossRestarts) {
-  if (!is_disk_store_built()) GTEST_SKIP() << "this build keeps no prefix cache on disk";
-  const testing::TempFolder temp;
-  const auto folder = testing::with_tokenizer(temp, testing::golden_dir() / "tiny-flash" / "mlx");
-  const testing::PrefixWalkResult r = testing::run_prefix_walk(
-      folder, {.steps = 120, .seed = 31, .conversations = 12, .disk_folder = temp / "cache"});
-  EXPECT_EQ(r.steps, 120);
-  for (const std::string& difference : r.differences) ADD_FAILURE() << difference;
-  EXPECT_GT(r.hits, 30);
-  EXPECT_GT(r.compared_states, 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, PrefixProperty, ::testing::Values("dense", "moe"),
