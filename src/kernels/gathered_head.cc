@@ -5,7 +5,7 @@
 namespace mererun {
 
 namespace {
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = 64;  // of allocate_host
 }
 
 void GatheredHead::reserve(int positions, int head_dim) {
@@ -15,11 +15,10 @@ void GatheredHead::reserve(int positions, int head_dim) {
       static_cast<std::size_t>(kKvPagePositions) * static_cast<std::size_t>(head_dim) * sizeof(std::int16_t);
   constexpr std::size_t kScales = kKvPagePositions * sizeof(float);
   const std::size_t page_bytes = (2 * (codes + kScales) + kAlignment - 1) / kAlignment * kAlignment;
-  bytes_.assign(page_bytes * static_cast<std::size_t>(pages) + kAlignment, std::byte{0});
-  const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
-  std::byte* first = bytes_.data() + (kAlignment - address % kAlignment) % kAlignment;
+  memory_ = allocate_host(page_bytes * static_cast<std::size_t>(pages));
   pages_.clear();
-  for (int i = 0; i < pages; ++i) pages_.push_back(first + page_bytes * static_cast<std::size_t>(i));
+  for (int i = 0; i < pages; ++i)
+    pages_.push_back(memory_.as<std::byte>() + page_bytes * static_cast<std::size_t>(i));
   view_ = {.pages = pages_.data(),
            .page_count = pages,
            .key_codes = 0,
@@ -48,19 +47,30 @@ void GatheredHead::copy(const KvLayerView& from, int kv_head, int first, int cou
   move(view_.value_scales, from.value_scales, sizeof(float));
 }
 
-int GatheredHead::gather(const KvLayerView& from, int kv_head, std::span<const std::int32_t> blocks,
-                         int position) {
-  const int tail_first = (position + 1) / kIndexBlockPositions * kIndexBlockPositions;
-  const int tail = position + 1 - tail_first;
-  const int listed = static_cast<int>(blocks.size()) * kIndexBlockPositions;
-  reserve(listed + tail, from.head_dim);
-  int to = 0;
-  for (const std::int32_t block : blocks) {
-    copy(from, kv_head, block * kIndexBlockPositions, kIndexBlockPositions, to);
-    to += kIndexBlockPositions;
+AttendParams GatheredHead::gather(const AttendBlocksParams& p, int row, int kv_head) {
+  const int dim = p.cache.head_dim;
+  const int visible = p.positions.row<const std::int32_t>(0)[row] + 1;
+  const int tail_first = visible / kIndexBlockPositions * kIndexBlockPositions;
+  const int tail = visible - tail_first;
+  const int listed = p.blocks.cols * kIndexBlockPositions;
+  reserve(listed + tail, dim);
+  const auto* blocks = p.blocks.row<const std::int32_t>(row);
+  for (int i = 0; i < p.blocks.cols; ++i) {
+    copy(p.cache, kv_head, blocks[i] * kIndexBlockPositions, kIndexBlockPositions, i * kIndexBlockPositions);
   }
-  if (tail > 0) copy(from, kv_head, tail_first, tail, to);
-  return listed + tail;
+  if (tail > 0) copy(p.cache, kv_head, tail_first, tail, listed);
+  last_ = listed + tail - 1;
+  const int group = p.heads / p.cache.kv_heads;
+  const auto heads_of = [&](const TensorView& view, int per_head) {
+    return view.row_range(row, 1).col_range(kv_head * group * per_head, group * per_head);
+  };
+  return {.q = heads_of(p.q, dim),
+          .q_gate = heads_of(p.q_gate, 2 * dim),
+          .positions = make_view(&last_, DType::kI32, 1, 1),
+          .cache = view_,
+          .heads = group,
+          .scale_log2e = p.scale_log2e,
+          .out = heads_of(p.out, dim)};
 }
 
 }  // namespace mererun

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "device/buffer.h"
+#include "kernels/sparse_attention.h"
 
 namespace mererun {
 
@@ -16,19 +16,19 @@ namespace mererun {
 /// Thread-safety: one thread at a time.
 class GatheredHead {
  public:
-  /// Copies the positions of `blocks` (ascending) and the tail after the last complete block at `position`.
-  /// Returns how many were copied.
-  int gather(const KvLayerView& from, int kv_head, std::span<const std::int32_t> blocks, int position);
-  /// One KV head of as many positions; valid until the next gather.
-  KvLayerView view() const { return view_; }
+  /// Copies what one row of p attends to with the query heads of one KV head: its blocks and the tail after
+  /// the last complete one. Returns the dense attention that gives their outputs: views of p and of this,
+  /// valid until the next gather.
+  AttendParams gather(const AttendBlocksParams& p, int row, int kv_head);
 
  private:
   void reserve(int positions, int head_dim);
   void copy(const KvLayerView& from, int kv_head, int first, int count, int to);
 
-  std::vector<std::byte> bytes_;
+  Buffer memory_;
   std::vector<std::byte*> pages_;
   KvLayerView view_;
+  std::int32_t last_ = 0;  // position of the last one copied
 };
 
 }  // namespace mererun

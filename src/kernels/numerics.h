@@ -25,8 +25,9 @@ inline constexpr int kLinearSlices = 8;          // slices of a long row, joined
 inline constexpr int kSlicedFromColumns = 2048;  // rows at least this long are sliced
 inline constexpr int kDenseLanes = 32;           // lanes of a dense dot product
 inline constexpr int kMaxReductionLanes = 256;
-inline constexpr int kTilePositions = 64;   // keys of an attention tile, at absolute positions
-inline constexpr int kSegmentTiles = 16;    // tiles of an attention segment
+inline constexpr int kTilePositions = 64;  // keys of an attention tile, at absolute positions
+inline constexpr int kSegmentTiles = 16;   // tiles of an attention segment
+inline constexpr int kSegmentPositions = kTilePositions * kSegmentTiles;
 inline constexpr int kDeltaLanes = 16;      // accumulators of a delta-rule dot product
 inline constexpr float kCodeRange = 32512;  // 127 * 256: both int8 planes of a code fit
 inline constexpr float kL2NormEps = 1e-6f;
@@ -277,16 +278,19 @@ MERERUN_HD float join_halving(float* a, int lanes) {
 /// Lane j takes elements j, j + L, j + 2L, ... ascending, from +0.
 MERERUN_HD int reduction_lanes(int n) { return n >= 1024 ? kMaxReductionLanes : 32; }
 
-/// Sum of squares of n values in the lane order above: acc = fma(x, x, acc).
-MERERUN_HD float sum_of_squares(const float* x, int n) {
+/// Dot product of n values in the lane order above: acc = fma(a, b, acc).
+MERERUN_HD float sum_of_products(const float* a, const float* b, int n) {
   const int lanes = reduction_lanes(n);
   float acc[kMaxReductionLanes] = {};
   for (int base = 0; base < n; base += lanes) {
     const int count = n - base < lanes ? n - base : lanes;
-    for (int j = 0; j < count; ++j) acc[j] = fma_f32(x[base + j], x[base + j], acc[j]);
+    for (int j = 0; j < count; ++j) acc[j] = fma_f32(a[base + j], b[base + j], acc[j]);
   }
   return join_halving(acc, lanes);
 }
+
+/// Sum of squares of n values, likewise.
+MERERUN_HD float sum_of_squares(const float* x, int n) { return sum_of_products(x, x, n); }
 
 /// Sum of n values in the lane order above: acc = acc + x.
 MERERUN_HD float sum_of_values(const float* x, int n) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -12,6 +11,7 @@
 #include "kernels/linear.h"
 #include "kernels/ngram.h"
 #include "kernels/norm.h"
+#include "kernels/on_converted.h"
 #include "kernels/sparse_attention.h"
 #include "kernels/streams.h"
 
@@ -97,9 +97,7 @@ enum class CpuIsa { kAuto, kPortable, kAvx2, kAvx512, kAvx512Vnni, kNeon };
 struct CpuOptions {
   int threads = 0;  // 0: one per physical core
   CpuIsa isa = CpuIsa::kAuto;
-  /// Called when checkpoint bytes have been converted and are not read again: a mapping may drop its pages.
-  /// From the thread that prepares.
-  std::function<void(const void* data, std::size_t bytes)> on_converted;
+  OnConverted on_converted;
 };
 /// SIMD kernels with run-time dispatch over a persistent thread pool. Errors: kUnsupported for an instruction
 /// set that this machine lacks.
@@ -107,8 +105,7 @@ std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options);
 
 struct CudaOptions {
   int device = 0;
-  /// As in CpuOptions.
-  std::function<void(const void* data, std::size_t bytes)> on_converted;
+  OnConverted on_converted;
 };
 /// CUDA kernels on one GPU of compute capability 8.0 or later. Errors: kUnsupported in a build without CUDA
 /// or without such a device; kDevice.

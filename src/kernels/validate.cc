@@ -19,18 +19,6 @@ void check_weight(const ViewChecks& check, std::string_view field, const LinearW
   check.equal(field, weight->in(), in);
 }
 
-void check_cache(const ViewChecks& check, const KvLayerView& cache, int heads) {
-  check.at_least("cache.kv_heads", cache.kv_heads, 1);
-  check.at_least("cache.head_dim", cache.head_dim, 1);
-  check.at_least("heads", heads, 1);
-  check.equal("heads mod cache.kv_heads", heads % cache.kv_heads, 0);
-  check.at_least("cache.page_count", cache.page_count, 0);
-  check.require(cache.key_codes % 2 == 0 && cache.value_codes % 2 == 0, "cache codes", "even byte offsets",
-                "an odd one");
-  check.require(cache.key_scales % 4 == 0 && cache.value_scales % 4 == 0, "cache scales",
-                "byte offsets divisible by 4", "another");
-}
-
 void check_shape(const ViewChecks& check, const DeltaShape& s) {
   check.at_least("shape.key_heads", s.key_heads, 1);
   check.at_least("shape.value_heads", s.value_heads, 1);
@@ -155,11 +143,7 @@ void validate(const AttentionPrepareParams& p) {
   check.shape("q_norm", p.q_norm, kF32, 1, dim);
   check.shape("k_norm", p.k_norm, kF32, 1, dim);
   check.shape("positions", p.positions, kI32, 1, rows);
-  check.at_least("rope.rotary_dims", p.rope.rotary_dims, 0);
-  check.equal("rope.rotary_dims mod 2", p.rope.rotary_dims % 2, 0);
-  check.at_least("head_dim", dim, p.rope.rotary_dims);
-  check.shape("rope.cos", p.rope.cos, kF32, p.rope.cos.rows, p.rope.rotary_dims / 2);
-  check.shape("rope.sin", p.rope.sin, kF32, p.rope.cos.rows, p.rope.rotary_dims / 2);
+  check_rope(check, p.rope, "head_dim", dim);
   check.shape("q", p.q, kF32, rows, p.heads * dim);
   check.apart("q and q_gate", p.q, p.q_gate);
   check.apart("q and k", p.q, p.k);

@@ -36,7 +36,7 @@ void validate(const SelectBlocksParams& p);
 void validate(const AttendBlocksParams& p);
 
 /// Values that index memory, for views the host can read: ids in range, expert ids ascending, positions
-/// consecutive and inside the pages and the rope table, pages present.
+/// consecutive and inside the pages and the rope table, pages present, blocks complete and ascending.
 void validate_contents(const EmbedRowsParams& p);
 void validate_contents(const AttentionPrepareParams& p);
 void validate_contents(const AttendParams& p);

@@ -29,6 +29,15 @@ void check_positions(std::string_view where, const TensorView& positions, const 
   }
 }
 
+/// The last position has a row in the tables. The positions have been checked.
+void check_rotations(std::string_view where, const TensorView& positions, const RopeView& rope) {
+  if (positions.cols == 0 || rope.rotary_dims == 0) return;
+  const std::int32_t last = positions.row<std::int32_t>(0)[positions.cols - 1];
+  if (last >= rope.cos.rows) {
+    fail(where, fmt::format("positions below {} (the rope table)", rope.cos.rows), last);
+  }
+}
+
 /// Ascending expert ids inside [0, experts), row by row.
 void check_expert_ids(std::string_view where, const TensorView& ids, int experts) {
   for (int t = 0; t < ids.rows; ++t) {
@@ -53,13 +62,7 @@ void validate_contents(const EmbedRowsParams& p) {
 
 void validate_contents(const AttentionPrepareParams& p) {
   check_positions("attention_prepare positions", p.positions, p.cache);
-  if (p.positions.cols == 0 || p.rope.rotary_dims == 0) return;
-  const std::int64_t last =
-      static_cast<std::int64_t>(p.positions.row<std::int32_t>(0)[0]) + p.positions.cols - 1;
-  if (last >= p.rope.cos.rows) {
-    fail("attention_prepare positions", fmt::format("positions below {} (the rope table)", p.rope.cos.rows),
-         last);
-  }
+  check_rotations("attention_prepare positions", p.positions, p.rope);
 }
 
 void validate_contents(const AttendParams& p) { check_positions("attend positions", p.positions, p.cache); }
@@ -70,6 +73,32 @@ void validate_contents(const RouteExpertsParams& p) {
 
 void validate_contents(const ExpertMlpParams& p) {
   check_expert_ids("expert_mlp ids", p.ids, p.gate->experts());
+}
+
+void validate_contents(const IndexPrepareParams& p) {
+  check_positions("index_prepare positions", p.positions, p.cache);
+  check_rotations("index_prepare positions", p.positions, p.rope);
+}
+
+void validate_contents(const SelectBlocksParams& p) {
+  check_positions("select_blocks positions", p.positions, p.cache);
+  if (p.positions.cols == 0) return;
+  const int complete = (p.positions.row<std::int32_t>(0)[0] + 1) / kIndexBlockPositions;
+  if (complete < p.blocks.cols) {
+    fail("select_blocks positions", fmt::format("at least {} complete blocks", p.blocks.cols), complete);
+  }
+}
+
+void validate_contents(const AttendBlocksParams& p) {
+  check_positions("attend_blocks positions", p.positions, p.cache);
+  for (int t = 0; t < p.blocks.rows; ++t) {
+    const std::int32_t* row = p.blocks.row<std::int32_t>(t);
+    const int complete = (p.positions.row<std::int32_t>(0)[t] + 1) / kIndexBlockPositions;
+    for (int i = 0; i < p.blocks.cols; ++i) {
+      if (row[i] >= 0 && row[i] < complete && (i == 0 || row[i] > row[i - 1])) continue;
+      fail("attend_blocks blocks", fmt::format("ascending blocks below {}", complete), row[i]);
+    }
+  }
 }
 
 }  // namespace mererun

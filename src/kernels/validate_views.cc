@@ -75,4 +75,24 @@ void ViewChecks::apart_or_same(std::string_view field, const TensorView& a, cons
   }
 }
 
+void check_cache(const ViewChecks& check, const KvLayerView& cache, int heads) {
+  check.at_least("cache.kv_heads", cache.kv_heads, 1);
+  check.at_least("cache.head_dim", cache.head_dim, 1);
+  check.at_least("heads", heads, 1);
+  check.equal("heads mod cache.kv_heads", heads % cache.kv_heads, 0);
+  check.at_least("cache.page_count", cache.page_count, 0);
+  check.require(cache.key_codes % 2 == 0 && cache.value_codes % 2 == 0, "cache codes", "even byte offsets",
+                "an odd one");
+  check.require(cache.key_scales % 4 == 0 && cache.value_scales % 4 == 0, "cache scales",
+                "byte offsets divisible by 4", "another");
+}
+
+void check_rope(const ViewChecks& check, const RopeView& rope, std::string_view dim_field, int dim) {
+  check.at_least("rope.rotary_dims", rope.rotary_dims, 0);
+  check.equal("rope.rotary_dims mod 2", rope.rotary_dims % 2, 0);
+  check.at_least(dim_field, dim, rope.rotary_dims);
+  check.shape("rope.cos", rope.cos, DType::kF32, rope.cos.rows, rope.rotary_dims / 2);
+  check.shape("rope.sin", rope.sin, DType::kF32, rope.cos.rows, rope.rotary_dims / 2);
+}
+
 }  // namespace mererun

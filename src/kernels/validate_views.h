@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "kernels/attention.h"
 #include "tensor/tensor_view.h"
 
 namespace mererun {
@@ -25,6 +26,11 @@ class ViewChecks {
  private:
   std::string_view op_;
 };
+
+/// Heads, pages and byte offsets of the keys and values that `heads` query heads read.
+void check_cache(const ViewChecks& check, const KvLayerView& cache, int heads);
+/// Tables of rotations that fit vectors of `dim` values, named `dim_field`.
+void check_rope(const ViewChecks& check, const RopeView& rope, std::string_view dim_field, int dim);
 
 /// True if two views share an element. Column ranges of one buffer are apart.
 bool views_overlap(const TensorView& a, const TensorView& b);

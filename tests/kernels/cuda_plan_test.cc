@@ -69,19 +69,29 @@ KvLayerView cache(int pages, int kv_heads, int head_dim) {
 }
 
 TEST(CudaPlan, AttentionTakesTilesThenSegmentsThenEverything) {
-  EXPECT_EQ(plan_attend(cache(4, 4, 256), 24, 1, 132).span, AttendSpan::kTile);
-  EXPECT_EQ(plan_attend(cache(4, 4, 256), 24, 1, 132).chunks, 16);
-  EXPECT_EQ(plan_attend(cache(1024, 4, 256), 24, 1, 132).span, AttendSpan::kSegment);
-  EXPECT_EQ(plan_attend(cache(1024, 4, 256), 24, 1, 132).chunks, 256);
-  EXPECT_EQ(plan_attend(cache(32, 4, 256), 24, 1024, 132).span, AttendSpan::kWhole);
+  EXPECT_EQ(plan_attend(cache(4, 4, 256), 24, 1, 132, 232448).span, AttendSpan::kTile);
+  EXPECT_EQ(plan_attend(cache(4, 4, 256), 24, 1, 132, 232448).chunks, 16);
+  EXPECT_EQ(plan_attend(cache(1024, 4, 256), 24, 1, 132, 232448).span, AttendSpan::kSegment);
+  EXPECT_EQ(plan_attend(cache(1024, 4, 256), 24, 1, 132, 232448).chunks, 256);
+  EXPECT_EQ(plan_attend(cache(32, 4, 256), 24, 1024, 132, 232448).span, AttendSpan::kWhole);
 }
 
 TEST(CudaPlan, AttentionBlocksCoverEveryQuery) {
   for (const int rows : {1, 4, 9, 32, 1000}) {
     for (const int group : {1, 6, 8, 12, 40}) {
-      const AttendPlan plan = plan_attend(cache(4, 2, 128), 2 * group, rows, 132);
+      const AttendPlan plan = plan_attend(cache(4, 2, 128), 2 * group, rows, 132, 232448);
       EXPECT_GE(plan.query_blocks * kAttendQueries, rows * group);
       EXPECT_LE(plan.shared_bytes, 232448u);
+    }
+  }
+}
+
+TEST(CudaPlan, AttentionFitsWhereABlockHas99KiB) {  // compute capability 8.6 and 8.9
+  for (const int pages : {4, 64, 1024}) {
+    for (const int rows : {1, 4, 9, 1000}) {
+      const AttendPlan plan = plan_attend(cache(pages, 4, 256), 24, rows, 84, 101376);
+      EXPECT_LE(plan.shared_bytes, 101376u) << pages << " pages, " << rows << " rows";
+      EXPECT_GE(plan.query_blocks * plan.block_queries, rows * 6);
     }
   }
 }

@@ -22,7 +22,6 @@ cudaError_t read_properties(int device, DeviceInfo& info) {
   info.minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;
   info.shared_bytes_per_block = static_cast<int>(properties.sharedMemPerBlockOptin);
-  info.shared_bytes_per_processor = static_cast<int>(properties.sharedMemPerMultiprocessor);
   info.memory_bytes = properties.totalGlobalMem;
   return cudaSuccess;
 }

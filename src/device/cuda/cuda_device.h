@@ -12,7 +12,6 @@ struct DeviceInfo {
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   int shared_bytes_per_block = 0;  // largest dynamic shared memory of a block (opt-in)
-  int shared_bytes_per_processor = 0;
   std::size_t memory_bytes = 0;
   std::size_t free_bytes = 0;   // when asked
   int driver = 0, runtime = 0;  // 13000: 13.0

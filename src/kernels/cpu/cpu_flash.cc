@@ -10,9 +10,6 @@
 namespace mererun::cpu {
 namespace {
 
-constexpr int kColumns = 512;  // channels of one item of elementwise work
-constexpr int kSegmentPositions = numerics::kTilePositions * numerics::kSegmentTiles;
-
 /// The k blocks of highest score, lowest block on ties, ascending. Scores are never negative, so their bits
 /// order them; the lower half of a key prefers lower blocks.
 void choose_blocks(const float* scores, int count, int k, std::vector<std::uint64_t>& keys,
@@ -41,17 +38,6 @@ void CpuOps::stream_silu(const StreamSiluParams& p) {
   validate(p);
   share(p.x.rows, 4 * static_cast<std::int64_t>(p.x.rows) * p.x.cols,
         [&](int begin, int end, int) { kernels_.stream_silu(p, begin, end); });
-}
-
-template <typename F>
-void CpuOps::share_columns(int rows, int columns, std::int64_t elements, F&& body) {
-  const int blocks = (columns + kColumns - 1) / kColumns;
-  share(rows * blocks, elements, [&](int begin, int end, int) {
-    for (int item = begin; item < end; ++item) {
-      const int first = item % blocks * kColumns;
-      body(item / blocks, first, std::min(first + kColumns, columns));
-    }
-  });
 }
 
 void CpuOps::mix_streams(const MixStreamsParams& p) {
@@ -127,36 +113,20 @@ void CpuOps::attend_blocks(const AttendBlocksParams& p) {
   validate(p);
   validate_contents(p);
   if (p.q.rows == 0) return;
-  const int dim = p.cache.head_dim;
-  const int group = p.heads / p.cache.kv_heads;
-  reserve_workers({.head_dim = dim, .queries = group});
+  reserve_workers({.head_dim = p.cache.head_dim, .queries = p.heads / p.cache.kv_heads});
   gathered_.resize(static_cast<std::size_t>(pool_.size()));
   pool_.parallel_for(static_cast<std::int64_t>(p.q.rows) * p.cache.kv_heads, [&](std::int64_t begin,
                                                                                  std::int64_t end, int w) {
     GatheredHead& gathered = gathered_[static_cast<std::size_t>(w)];
     for (int item = static_cast<int>(begin); item < static_cast<int>(end); ++item) {
-      const int t = item / p.cache.kv_heads;
-      const int h = item % p.cache.kv_heads;
-      const std::span<const std::int32_t> blocks(p.blocks.row<const std::int32_t>(t),
-                                                 static_cast<std::size_t>(p.blocks.cols));
-      const int listed = gathered.gather(p.cache, h, blocks, p.positions.row<const std::int32_t>(0)[t]);
-      std::int32_t last = listed - 1;
-      const auto heads_of = [&](const TensorView& view, int per_head) {
-        return view.row_range(t, 1).col_range(h * group * per_head, group * per_head);
-      };
-      const AttendParams row{.q = heads_of(p.q, dim),
-                             .q_gate = heads_of(p.q_gate, 2 * dim),
-                             .positions = make_view(&last, DType::kI32, 1, 1),
-                             .cache = gathered.view(),
-                             .heads = group,
-                             .scale_log2e = p.scale_log2e,
-                             .out = heads_of(p.out, dim)};
+      const AttendParams row = gathered.gather(p, item / p.cache.kv_heads, item % p.cache.kv_heads);
+      const std::int32_t last = row.positions.row<const std::int32_t>(0)[0];
       kernels_.attend({.params = &row,
                        .kv_head = 0,
                        .first_row = 0,
                        .last_row = 1,
                        .first_segment = 0,
-                       .last_segment = last / kSegmentPositions + 1},
+                       .last_segment = last / numerics::kSegmentPositions + 1},
                       worker(w));
     }
   });

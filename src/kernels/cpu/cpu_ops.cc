@@ -95,16 +95,8 @@ void CpuOps::gated_rms_norm(const GatedRmsNormParams& p) {
 
 void CpuOps::swiglu(const SwigluParams& p) {
   validate(p);
-  constexpr int kColumns = 1024;
-  const int blocks = (p.out.cols + kColumns - 1) / kColumns;
-  share(p.out.rows * blocks, 4 * static_cast<std::int64_t>(p.out.rows) * p.out.cols,
-        [&](int begin, int end, int) {
-          for (int item = begin; item < end; ++item) {
-            const int t = item / blocks;
-            const int first = item % blocks * kColumns;
-            kernels_.swiglu(p, t, t + 1, first, std::min(first + kColumns, p.out.cols));
-          }
-        });
+  share_columns(p.out.rows, p.out.cols, 4 * static_cast<std::int64_t>(p.out.rows) * p.out.cols,
+                [&](int t, int first, int last) { kernels_.swiglu(p, t, first, last); });
 }
 
 void CpuOps::add_rows(const AddRowsParams& p) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -88,7 +87,7 @@ class CpuOps final : public Ops {
 
   const KernelTable& kernels_;
   ThreadPool pool_;
-  std::function<void(const void*, std::size_t)> on_converted_;
+  OnConverted on_converted_;
   std::vector<Scratch> workers_;
   RowForms rows_;
   Scratch partials_;

@@ -10,7 +10,8 @@
 namespace mererun::cpu {
 namespace {
 
-constexpr int kSegmentPositions = numerics::kTilePositions * numerics::kSegmentTiles;
+using numerics::kSegmentPositions;
+
 /// Queries whose sums stay in the second-level cache while a head's keys and values stream by.
 constexpr int kJobQueries = 192;
 

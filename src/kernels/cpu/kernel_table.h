@@ -85,11 +85,12 @@ struct KernelTable {
   // Row ranges [begin, end).
   void (*rms_norm)(const RmsNormParams& p, int begin, int end);
   void (*gated_rms_norm)(const GatedRmsNormParams& p, int begin, int end);
-  void (*swiglu)(const SwigluParams& p, int begin, int end, int first_col, int last_col);
   void (*add_rows)(const AddRowsParams& p, int begin, int end);
   void (*finish_experts)(const ExpertMlpParams& p, const float* acc, std::int64_t acc_stride, int begin,
                          int end);
   void (*route_experts)(const RouteExpertsParams& p, int begin, int end, WorkerScratch scratch);
+  /// Channels [first, last) of row t.
+  void (*swiglu)(const SwigluParams& p, int t, int first, int last);
   /// The largest of n values: its lowest index, or -1 if one is NaN.
   std::int32_t (*argmax)(const float* x, int n);
 

@@ -72,8 +72,7 @@ std::size_t packed_bytes(const LinearSource& source) {
   return stays_in_place(v) ? 0 : static_cast<std::size_t>(source.experts) * packed_expert_bytes(v);
 }
 
-PackedWeight::PackedWeight(const LinearSource& source, ThreadPool& pool,
-                           const std::function<void(const void*, std::size_t)>& on_converted)
+PackedWeight::PackedWeight(const LinearSource& source, ThreadPool& pool, const OnConverted& on_converted)
     : LinearWeight(source.experts, source.out, source.in) {
   const bool affine = source.format == WeightFormat::kAffine;
   view_ = layout_of(source);
@@ -104,19 +103,7 @@ PackedWeight::PackedWeight(const LinearSource& source, ThreadPool& pool,
       }
     }
   });
-  if (!on_converted) return;
-  // Experts of a fused stack lie apart: only their own rows are done with.
-  for (int e = 0; e < source.experts; ++e) {
-    const std::int64_t row = e * source.rows_between_experts();
-    const auto part = [&](const void* base, std::int64_t row_bytes) {
-      if (row_bytes == 0) return;
-      on_converted(static_cast<const std::byte*>(base) + row * row_bytes,
-                   static_cast<std::size_t>(source.out * row_bytes));
-    };
-    part(source.weight, source.weight_row_bytes());
-    part(source.scales, source.scale_row_bytes());
-    part(source.biases, source.scale_row_bytes());
-  }
+  tell_converted(on_converted, source);
 }
 
 }  // namespace mererun::cpu

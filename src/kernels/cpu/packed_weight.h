@@ -1,11 +1,10 @@
 #pragma once
 
-#include <functional>
-
 #include "base/thread_pool.h"
 #include "device/buffer.h"
 #include "kernels/cpu/packed_view.h"
 #include "kernels/linear.h"
+#include "kernels/on_converted.h"
 #include "tensor/linear_source.h"
 
 namespace mererun::cpu {
@@ -16,8 +15,7 @@ class PackedWeight final : public LinearWeight {
  public:
   /// Repacks on all workers of the pool. `on_converted` (may be empty) is told which bytes are not read
   /// again. Errors: kOutOfMemory.
-  PackedWeight(const LinearSource& source, ThreadPool& pool,
-               const std::function<void(const void*, std::size_t)>& on_converted);
+  PackedWeight(const LinearSource& source, ThreadPool& pool, const OnConverted& on_converted);
 
   const PackedView& view() const { return view_; }
   std::size_t owned_bytes() const override { return memory_.size_bytes(); }

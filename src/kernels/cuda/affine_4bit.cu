@@ -1,4 +1,3 @@
-#include "kernels/cuda/affine_launch.cuh"
 #include "kernels/cuda/affine_variants.h"
 #include "kernels/cuda/linear_work.cuh"
 
@@ -6,10 +5,7 @@ namespace mererun::cuda {
 
 void run_affine_4bit(const LaunchContext& context, AffineScratch& scratch,
                      std::span<const AffineTarget> targets, const ActivationCodes& x) {
-  run_staged<1, 4, true, false>(context, scratch, targets[0].weight, x,
-                                [&]<int kRowTiles>(std::integral_constant<int, kRowTiles>) {
-                                  return make_linear_work<kRowTiles>(targets);
-                                });
+  run_linear<4, true>(context, scratch, targets, x);
 }
 
 }  // namespace mererun::cuda

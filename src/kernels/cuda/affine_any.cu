@@ -1,4 +1,3 @@
-#include "kernels/cuda/affine_launch.cuh"
 #include "kernels/cuda/affine_variants.h"
 #include "kernels/cuda/linear_work.cuh"
 
@@ -6,13 +5,10 @@ namespace mererun::cuda {
 
 void run_affine_any(const LaunchContext& context, AffineScratch& scratch,
                     std::span<const AffineTarget> targets, const ActivationCodes& x) {
-  const auto make = [&]<int kRowTiles>(std::integral_constant<int, kRowTiles>) {
-    return make_linear_work<kRowTiles>(targets);
-  };
   if (targets[0].weight.stored_bits == 4) {
-    run_staged<1, 4, false, false>(context, scratch, targets[0].weight, x, make);
+    run_linear<4, false>(context, scratch, targets, x);
   } else {
-    run_staged<1, 8, false, false>(context, scratch, targets[0].weight, x, make);
+    run_linear<8, false>(context, scratch, targets, x);
   }
 }
 

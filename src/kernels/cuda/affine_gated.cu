@@ -1,20 +1,17 @@
-#include "kernels/cuda/affine_launch.cuh"
 #include "kernels/cuda/linear_work.cuh"
 
 namespace mererun::cuda {
 
 void run_affine_gated(const LaunchContext& context, AffineScratch& scratch, const AffineView& gate,
                       const AffineView& up, const ActivationCodes& x, const TensorView& out) {
-  run_staged<2, 4, true, true>(context, scratch, gate, x, [&](auto) {
-    GatedWork work{};
-    work.gate = gate.records;
-    work.up = up.records;
-    work.tile_bytes = gate.tile_bytes();
-    work.out = matrix<float>(out);
-    work.rows = gate.out;
-    work.tiles = gate.tiles();
-    return work;
-  });
+  GatedWork work{};
+  work.gate = gate.records;
+  work.up = up.records;
+  work.tile_bytes = gate.tile_bytes();
+  work.out = matrix<float>(out);
+  work.rows = gate.out;
+  work.tiles = gate.tiles();
+  run_staged<4, true, true>(context, scratch, gate, x, work);
 }
 
 }  // namespace mererun::cuda

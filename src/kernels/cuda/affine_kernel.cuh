@@ -190,25 +190,34 @@ struct AffineKernel {
     }
   }
 
+  /// Sums of a group's products by row tile, column tile and element; both planes of the activations.
+  using Sums = int[kRowTiles][kColumnTiles][4];
+
+  /// One step of all row and column tiles.
+  __device__ __forceinline__ void multiply_step(const std::uint32_t (&a)[kRowTiles][4], const Columns& at,
+                                                int step, Sums& high, Sums& low) const {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      const uint4 x = read_activation(at, n, step);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply<kBits>(high[r][n], a[r], x.x, x.y);
+        multiply<kBits>(low[r][n], a[r], x.z, x.w);
+      }
+    }
+  }
+
   /// One common group of all row and column tiles. Steps outside, tiles inside: the products of a step depend
   /// on nothing of each other.
   __device__ __forceinline__ void add_record(const Record<kBits> (&record)[kRowTiles], const Columns& at,
                                              int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
-    int high[kRowTiles][kColumnTiles][4] = {}, low[kRowTiles][kColumnTiles][4] = {};
+    Sums high = {}, low = {};
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
       std::uint32_t a[kRowTiles][4];
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) record[r].operand(a[r], s);
-#pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-        const uint4 x = read_activation(at, n, 2 * g + s);
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r) {
-          multiply<kBits>(high[r][n], a[r], x.x, x.y);
-          multiply<kBits>(low[r][n], a[r], x.z, x.w);
-        }
-      }
+      multiply_step(a, at, 2 * g + s, high, low);
     }
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
@@ -225,7 +234,7 @@ struct AffineKernel {
                                           int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
     const int steps = p.layout.steps();
     const std::int64_t offset = static_cast<std::int64_t>(g) * p.layout.record_bytes();
-    int high[kRowTiles][kColumnTiles][4] = {}, low[kRowTiles][kColumnTiles][4] = {};
+    Sums high = {}, low = {};
     for (int s = 0; s < steps; ++s) {
       std::uint32_t a[kRowTiles][4];
 #pragma unroll
@@ -242,15 +251,7 @@ struct AffineKernel {
           a[r][3] = w.w;
         }
       }
-#pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-        const uint4 x = read_activation(at, n, g * steps + s);
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r) {
-          multiply<kBits>(high[r][n], a[r], x.x, x.y);
-          multiply<kBits>(low[r][n], a[r], x.z, x.w);
-        }
-      }
+      multiply_step(a, at, g * steps + s, high, low);
     }
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {

@@ -11,16 +11,15 @@ inline AffineLimits limits_of(const LaunchContext& context) {
   return {context.multiprocessors, context.shared_bytes_per_block};
 }
 
-/// Launches the staged kernel over rows [first, first + rows) of x, in pieces of 8 * kColumnTiles.
+/// Launches the staged kernel over all rows of x, in pieces of 8 * kColumnTiles.
 template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
 void launch_staged(const LaunchContext& context, AffineScratch& scratch, const AffineView& layout,
-                   const AffinePlan& plan, const Work& work, const ActivationCodes& x, int first, int rows) {
+                   const AffinePlan& plan, const Work& work, const ActivationCodes& x) {
   AffineLaunch p;
   p.layout = layout;
   p.x = x;
-  p.first_row = first;
-  p.rows = rows;
-  p.pieces = static_cast<int>(blocks_for(rows, 8 * kColumnTiles));
+  p.rows = x.rows;
+  p.pieces = static_cast<int>(blocks_for(x.rows, 8 * kColumnTiles));
   p.slices = plan.slices;
   p.split = plan.split;
   p.groups_per_block = plan.groups_per_block;
@@ -40,33 +39,28 @@ void launch_staged(const LaunchContext& context, AffineScratch& scratch, const A
          work, p);
 }
 
-/// Runs the work that make_work(row tiles) describes over all rows of x, in pieces of up to `most` columns
-/// (16; pairs 8, layouts that are not common 32) where their codes fit in shared memory, else narrower. Two
-/// tiles of columns keep 16 warps busy; four would leave 8, which wait for memory and for each other.
-template <int kRowTilesOfOne, int kBits, bool kCommon, bool kPaired, class MakeWork>
+/// Runs the work over all rows of x, in pieces of up to 16 columns (pairs 8, layouts that are not common 32)
+/// where their codes fit in shared memory, else narrower. Two tiles of columns keep 16 warps busy; four would
+/// leave 8, which wait for memory and for each other.
+template <int kBits, bool kCommon, bool kPaired, class Work>
 void run_staged(const LaunchContext& context, AffineScratch& scratch, const AffineView& layout,
-                const ActivationCodes& x, MakeWork make_work) {
-  const auto attempt = [&](auto tiles, auto row_tiles, int first, int rows) {
-    constexpr int kColumnTiles = decltype(tiles)::value;
-    constexpr int kRowTiles = decltype(row_tiles)::value;
-    const auto work = make_work(row_tiles);
+                const ActivationCodes& x, const Work& work) {
+  constexpr int kRowTiles = kPaired ? 2 : 1;
+  const auto attempt = [&]<int kColumnTiles>(std::integral_constant<int, kColumnTiles>) {
     const AffinePlan plan =
         plan_affine(layout, kColumnTiles, kRowTiles, work.units(), true, limits_of(context));
-    if (!plan.fits) return false;
-    launch_staged<kColumnTiles, kRowTiles, kBits, kCommon, kPaired>(context, scratch, layout, plan, work, x,
-                                                                    first, rows);
-    return true;
+    if (plan.fits)
+      launch_staged<kColumnTiles, kRowTiles, kBits, kCommon, kPaired>(context, scratch, layout, plan, work,
+                                                                      x);
+    return plan.fits;
   };
-  using One = std::integral_constant<int, 1>;
-  using Two = std::integral_constant<int, 2>;
-  using Four = std::integral_constant<int, 4>;
   if constexpr (!kCommon) {
-    if (attempt(Four{}, One{}, 0, x.rows)) return;
+    if (attempt(std::integral_constant<int, 4>{})) return;
   } else {
     if constexpr (!kPaired) {
-      if (x.rows > 8 && attempt(Two{}, One{}, 0, x.rows)) return;
+      if (x.rows > 8 && attempt(std::integral_constant<int, 2>{})) return;
     }
-    if (attempt(One{}, std::integral_constant<int, kRowTilesOfOne>{}, 0, x.rows)) return;
+    if (attempt(std::integral_constant<int, 1>{})) return;
   }
   fail_no_room(layout);
 }

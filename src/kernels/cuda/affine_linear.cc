@@ -7,16 +7,10 @@
 
 namespace mererun::cuda {
 
-namespace {
-
-bool is_common(const AffineView& w) { return w.group == 64 && !w.wide_sides; }
-
-}  // namespace
-
 void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
                 const ActivationCodes& x) {
   const AffineView& w = targets[0].weight;
-  const AffineVariant run = !is_common(w)        ? run_affine_any
+  const AffineVariant run = !w.is_common()       ? run_affine_any
                             : w.stored_bits == 4 ? run_affine_4bit
                                                  : run_affine_8bit;
   run(context, scratch, targets, x);
@@ -28,7 +22,7 @@ void fail_no_room(const AffineView& layout) {
 }
 
 bool can_pair(const AffineView& gate, const AffineView& up) {
-  return is_common(gate) && gate.stored_bits == 4 && gate.same_layout(up) && gate.out == up.out;
+  return gate.is_common() && gate.stored_bits == 4 && gate.same_layout(up) && gate.out == up.out;
 }
 
 }  // namespace mererun::cuda

@@ -29,6 +29,8 @@ struct AffineView {
   MERERUN_HD int record_bytes() const { return code_bytes() + (wide_sides ? 128 : 64); }
   MERERUN_HD std::int64_t tile_bytes() const { return static_cast<std::int64_t>(groups()) * record_bytes(); }
   MERERUN_HD std::int64_t expert_bytes() const { return tiles() * tile_bytes(); }
+  /// The layout that the fastest kernels are compiled for.
+  bool is_common() const { return group == 64 && !wide_sides; }
   MERERUN_HD bool same_layout(const AffineView& o) const {
     return in == o.in && group == o.group && stored_bits == o.stored_bits && wide_sides == o.wide_sides;
   }

@@ -352,11 +352,11 @@ __global__ void __launch_bounds__(kAttendThreads) attend_fold_kernel(const __gri
 
 template <AttendSpan kSpan>
 void run(const LaunchContext& context, const Attend& args, const AttendPlan& plan) {
-  const auto kernel = attend_kernel<kSpan>;
-  if (plan.shared_bytes > 48 * 1024) allow_shared(kernel, plan.shared_bytes);
+  constexpr auto kKernel = attend_kernel<kSpan>;
+  allow_all_shared<kKernel>(context);
   const dim3 grid(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(args.cache.kv_heads),
                   static_cast<unsigned>(plan.query_blocks));
-  launch(context, "attend", kernel, {grid, dim3(kAttendThreads), plan.shared_bytes}, args);
+  launch(context, "attend", kKernel, {grid, dim3(kAttendThreads), plan.shared_bytes}, args);
   if constexpr (kSpan != AttendSpan::kWhole) {
     launch(context, "attend", attend_fold_kernel<kSpan>,
            {dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(args.rows)), dim3(kAttendThreads)},
@@ -368,16 +368,14 @@ void run(const LaunchContext& context, const Attend& args, const AttendPlan& pla
 
 void run_attend(const LaunchContext& context, const AttendParams& p, const AttendPlan& plan,
                 float* partials) {
-  const int group = p.heads / p.cache.kv_heads;
-  const int all = p.q.rows * group;
   const Attend args{matrix<const float>(p.q),
                     matrix<const float>(p.q_gate),
                     p.positions.row<const int>(0),
                     p.cache,
                     p.heads,
-                    group,
+                    p.heads / p.cache.kv_heads,
                     p.q.rows,
-                    all < kAttendQueries ? all : kAttendQueries,
+                    plan.block_queries,
                     plan.chunks,
                     p.scale_log2e,
                     matrix<float>(p.out),

@@ -10,8 +10,8 @@
 namespace mererun::cuda {
 
 inline constexpr int kAttendThreads = 256;
-inline constexpr int kAttendQueries =
-    24;  // (row, head) pairs of one KV head that share a pass over the cache
+/// Most queries, (row, head) pairs of one KV head, that share a pass over the cache.
+inline constexpr int kAttendQueries = 24;
 
 /// What one block walks: a tile or a segment, whose partial softmax a second kernel folds, or everything.
 enum class AttendSpan { kTile, kSegment, kWhole };
@@ -20,8 +20,9 @@ enum class AttendSpan { kTile, kSegment, kWhole };
 /// right whoever does them, so the plan changes no bit.
 struct AttendPlan {
   AttendSpan span = AttendSpan::kWhole;
-  int query_blocks = 0;  // of one KV head
-  int chunks = 1;        // tiles or segments the pages could hold
+  int block_queries = 0;  // queries of one block
+  int query_blocks = 0;   // of one KV head
+  int chunks = 1;         // tiles or segments the pages could hold
   std::size_t partial_floats = 0;
   std::size_t shared_bytes = 0;
 };
@@ -29,34 +30,44 @@ struct AttendPlan {
 /// Words between two staged keys: odd, so that 32 lanes reading 32 keys meet 32 banks.
 MERERUN_HD int key_pitch_words(int head_dim) { return (head_dim + 1) / 2 | 1; }
 
-inline AttendPlan plan_attend(const KvLayerView& cache, int heads, int rows, int multiprocessors) {
+/// Shared memory of a block, whatever its queries: keys, values, their scales.
+inline std::size_t attend_tile_bytes(int head_dim) {
+  constexpr std::size_t kKeys = numerics::kTilePositions;
+  const auto value_words = static_cast<std::size_t>((head_dim + 1) / 2);
+  return 4 * kKeys * (static_cast<std::size_t>(key_pitch_words(head_dim)) + value_words + 2);
+}
+/// And of each query: itself, two rows of weights, a sum for each fold, its bookkeeping.
+inline std::size_t attend_query_bytes(int head_dim, AttendSpan span) {
+  const auto dim = static_cast<std::size_t>(head_dim);
+  const std::size_t folds = span == AttendSpan::kTile ? 0 : span == AttendSpan::kSegment ? 1 : 2;
+  return 4 * ((dim + 3) + 2 * numerics::kTilePositions + folds * dim + 16);
+}
+
+/// As many queries a block as fit in `shared_per_block` bytes in every span.
+inline AttendPlan plan_attend(const KvLayerView& cache, int heads, int rows, int multiprocessors,
+                              int shared_per_block) {
   AttendPlan plan;
-  const int group = heads / cache.kv_heads;
-  const int queries = std::min(kAttendQueries, rows * group);
-  plan.query_blocks = (rows * group + queries - 1) / queries;
+  const int queries = rows * (heads / cache.kv_heads);
+  const auto left = shared_per_block - static_cast<std::int64_t>(attend_tile_bytes(cache.head_dim));
+  const auto each = static_cast<std::int64_t>(attend_query_bytes(cache.head_dim, AttendSpan::kWhole));
+  plan.block_queries =
+      std::min(queries, static_cast<int>(std::clamp<std::int64_t>(left / each, 1, kAttendQueries)));
+  plan.query_blocks = (queries + plan.block_queries - 1) / plan.block_queries;
   const std::int64_t blocks = static_cast<std::int64_t>(plan.query_blocks) * cache.kv_heads;
   if (blocks < multiprocessors && cache.page_count > 0) {
     // Tiles spread short contexts over the processors; segments leave fewer partials where they suffice.
-    constexpr int kSegmentPages = numerics::kTilePositions * numerics::kSegmentTiles / kKvPagePositions;
+    constexpr int kSegmentPages = numerics::kSegmentPositions / kKvPagePositions;
     const std::int64_t segments = (cache.page_count + kSegmentPages - 1) / kSegmentPages;
     const bool by_tile = segments * blocks < 2 * static_cast<std::int64_t>(multiprocessors);
-    const int positions = numerics::kTilePositions * (by_tile ? 1 : numerics::kSegmentTiles);
+    const int positions = by_tile ? numerics::kTilePositions : numerics::kSegmentPositions;
     plan.span = by_tile ? AttendSpan::kTile : AttendSpan::kSegment;
     plan.chunks = (cache.page_count * kKvPagePositions + positions - 1) / positions;
     plan.partial_floats = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads) *
                           static_cast<std::size_t>(plan.chunks) *
                           static_cast<std::size_t>(cache.head_dim + 2);
   }
-  const auto dim = static_cast<std::size_t>(cache.head_dim);
-  const auto q = static_cast<std::size_t>(queries);
-  constexpr std::size_t kKeys = numerics::kTilePositions;
-  const std::size_t folds = plan.span == AttendSpan::kTile ? 0 : plan.span == AttendSpan::kSegment ? 1 : 2;
-  plan.shared_bytes = 4 * kKeys * static_cast<std::size_t>(key_pitch_words(cache.head_dim))  // keys
-                      + 4 * kKeys * ((dim + 1) / 2)                                          // values
-                      + 4 * 2 * kKeys                                                        // their scales
-                      + 4 * q * (dim + 3)                                                    // queries
-                      + 2 * 4 * q * kKeys                                                    // weights
-                      + 4 * folds * q * dim + 4 * 16 * q;
+  plan.shared_bytes = attend_tile_bytes(cache.head_dim) + static_cast<std::size_t>(plan.block_queries) *
+                                                              attend_query_bytes(cache.head_dim, plan.span);
   return plan;
 }
 

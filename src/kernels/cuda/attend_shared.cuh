@@ -13,7 +13,7 @@ namespace mererun::cuda {
 namespace nm = numerics;
 
 inline constexpr int kKeys = nm::kTilePositions;
-inline constexpr int kSegmentPositions = nm::kTilePositions * nm::kSegmentTiles;
+using nm::kSegmentPositions;
 inline constexpr int kAttendWarps = kAttendThreads / 32;
 
 struct Attend {

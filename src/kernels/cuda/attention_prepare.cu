@@ -105,7 +105,7 @@ void run_attention_prepare(const LaunchContext& context, const AttentionPrepareP
                      p.cache};
   const int items = p.heads + 2 * p.cache.kv_heads;
   const std::size_t bytes = sizeof(float) * kWarps * static_cast<std::size_t>(p.cache.head_dim);
-  if (bytes > 48 * 1024) allow_shared(attention_prepare_kernel, bytes);
+  allow_shared(attention_prepare_kernel, bytes);
   launch(context, "attention_prepare", attention_prepare_kernel,
          {dim3(blocks_for(items, kWarps), static_cast<unsigned>(p.q.rows)), dim3(kThreads), bytes}, args);
 }

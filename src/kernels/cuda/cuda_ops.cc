@@ -33,21 +33,6 @@ const CudaWeight& own(const LinearWeight* weight) {
   return *mine;
 }
 
-void tell_converted(const std::function<void(const void*, std::size_t)>& tell, const LinearSource& s) {
-  if (!tell) return;
-  for (int e = 0; e < s.experts; ++e) {
-    const std::int64_t row = e * s.rows_between_experts();
-    const auto part = [&](const void* array, std::int64_t row_bytes) {
-      if (array == nullptr || row_bytes == 0) return;
-      tell(static_cast<const unsigned char*>(array) + row * row_bytes,
-           static_cast<std::size_t>(row_bytes) * static_cast<std::size_t>(s.out));
-    };
-    part(s.weight, s.weight_row_bytes());
-    part(s.scales, s.scale_row_bytes());
-    part(s.biases, s.scale_row_bytes());
-  }
-}
-
 }  // namespace
 
 CudaOps::CudaOps(const CudaOptions& options, CudaGraphs graphs)
@@ -56,7 +41,6 @@ CudaOps::CudaOps(const CudaOptions& options, CudaGraphs graphs)
                .device = options.device,
                .multiprocessors = device_.multiprocessors,
                .shared_bytes_per_block = device_.shared_bytes_per_block,
-               .shared_bytes_per_processor = device_.shared_bytes_per_processor,
                .early_start = device_.major >= 9},
       direct_(context_),
       on_converted_(options.on_converted),
@@ -180,29 +164,26 @@ void CudaOps::linear(const LinearParams& p) {
   validate(p);
   if (p.x.rows == 0) return;
   // Affine targets of one layout share launches, whatever lies between them.
-  std::vector<const LinearParams::Target*> left;
+  left_.clear();
   for (const LinearParams::Target& target : p.targets) {
     const CudaWeight& weight = own(target.weight);
     writes(target.out);
     if (weight.is_affine()) {
-      left.push_back(&target);
+      left_.push_back(&target);
     } else {
       run_dense(context_, weight.dense(), p.x, target.out, target.residual);
     }
   }
-  while (!left.empty()) {
-    std::vector<AffineTarget> batch;
-    std::vector<const LinearParams::Target*> rest;
-    for (const LinearParams::Target* target : left) {
+  while (!left_.empty()) {
+    batch_.clear();
+    std::erase_if(left_, [&](const LinearParams::Target* target) {
       const AffineView& view = own(target->weight).affine();
-      if (batch.size() < kMostTargets && (batch.empty() || batch[0].weight.same_layout(view))) {
-        batch.push_back({view, target->out, target->residual});
-      } else {
-        rest.push_back(target);
-      }
-    }
-    run_affine(context_, affine_, batch, coded_.of(context_, p.x, batch[0].weight.group));
-    left.swap(rest);
+      const bool fits =
+          batch_.size() < kMostTargets && (batch_.empty() || batch_[0].weight.same_layout(view));
+      if (fits) batch_.push_back({view, target->out, target->residual});
+      return fits;
+    });
+    run_affine(context_, affine_, batch_, coded_.of(context_, p.x, batch_[0].weight.group));
   }
 }
 
@@ -248,7 +229,8 @@ void CudaOps::attend(const AttendParams& p) {
   validate(p);
   if (p.q.rows == 0) return;
   writes(p.out);
-  const AttendPlan plan = plan_attend(p.cache, p.heads, p.q.rows, context_.multiprocessors);
+  const AttendPlan plan =
+      plan_attend(p.cache, p.heads, p.q.rows, context_.multiprocessors, context_.shared_bytes_per_block);
   run_attend(context_, p, plan, attend_parts_.get_array<float>(plan.partial_floats, context_));
 }
 
@@ -268,37 +250,40 @@ void CudaOps::delta_step(const DeltaStepParams& p) {
   run_delta_step(context_, p, state_is_settled);
 }
 
+template <typename Params>
+void CudaOps::put_off(std::vector<Params>& calls, const Params& p, TensorView Params::*state) {
+  const bool fits = calls.empty() || (calls.size() < kMostReplays && same_shape(calls[0], p));
+  const bool repeats = std::any_of(calls.begin(), calls.end(), [&](const Params& other) {
+    return (other.*state).data == (p.*state).data;
+  });
+  if (!fits || repeats) settle();
+  coded_.forget(p.*state);
+  calls.push_back(p);
+  if (queue_ == nullptr) settle();
+}
+
 void CudaOps::delta_replay(const DeltaReplayParams& p) {
   validate(p);
-  if (p.k.rows == 0) return;
-  const bool fits = replays_.empty() || (replays_.size() < kMostReplays && same_replay(replays_[0], p));
-  const bool repeats = std::any_of(replays_.begin(), replays_.end(),
-                                   [&](const auto& other) { return other.state.data == p.state.data; });
-  if (!fits || repeats) settle();
-  coded_.forget(p.state);
-  replays_.push_back(p);
-  if (queue_ == nullptr) settle();
+  if (p.k.rows != 0) put_off(replays_, p, &DeltaReplayParams::state);
 }
 
 void CudaOps::advance_window(const AdvanceWindowParams& p) {
   validate(p);
-  if (p.inputs.rows == 0 || p.window.rows == 0) return;
-  const bool fits = windows_.empty() || (windows_.size() < kMostReplays && same_window(windows_[0], p));
-  const bool repeats = std::any_of(windows_.begin(), windows_.end(),
-                                   [&](const auto& other) { return other.window.data == p.window.data; });
-  if (!fits || repeats) settle();
-  coded_.forget(p.window);
-  windows_.push_back(p);
-  if (queue_ == nullptr) settle();
+  if (p.inputs.rows != 0 && p.window.rows != 0) put_off(windows_, p, &AdvanceWindowParams::window);
 }
 
 void CudaOps::settle() {
   is_prepared_ = false;
-  // Taken out first: a launch that fails must not come again.
-  const auto replays = std::exchange(replays_, {});
-  const auto windows = std::exchange(windows_, {});
-  if (!replays.empty()) run_delta_replay(context_, replays);
-  if (!windows.empty()) run_advance_window(context_, windows);
+  if (replays_.empty() && windows_.empty()) return;
+  struct Clear {  // a launch that fails must not come again
+    CudaOps& ops;
+    ~Clear() {
+      ops.replays_.clear();
+      ops.windows_.clear();
+    }
+  } clear{*this};
+  if (!replays_.empty()) run_delta_replay(context_, replays_);
+  if (!windows_.empty()) run_advance_window(context_, windows_);
 }
 
 void CudaOps::route_experts(const RouteExpertsParams& p) {

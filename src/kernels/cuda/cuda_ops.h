@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -69,6 +68,9 @@ class CudaOps final : public Ops {
   void multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
                         const TensorView& x, const TensorView& out);
 
+  /// Keeps a replay or window move, which changes `state`, for the launch it shares with calls of its shape.
+  template <typename Params>
+  void put_off(std::vector<Params>& calls, const Params& p, TensorView Params::*state);
   /// Launches the replays and window moves that were put off: a commit calls them layer by layer, and layers
   /// of one shape share a launch.
   void settle();
@@ -79,10 +81,13 @@ class CudaOps final : public Ops {
   Stream stream_;
   std::shared_ptr<LaunchQueue> queue_;  // null: no graphs; also held by buffers
   LaunchContext context_, direct_;      // direct_: past the queue
-  std::function<void(const void*, std::size_t)> on_converted_;
+  OnConverted on_converted_;
   WeightUpload weights_;
   CodedRows coded_;
   AffineScratch affine_;
+  // Of one linear call: targets not launched yet, and those of the next launch.
+  std::vector<const LinearParams::Target*> left_;
+  std::vector<AffineTarget> batch_;
   std::vector<DeltaReplayParams> replays_;
   std::vector<AdvanceWindowParams> windows_;
   bool is_prepared_ = false;  // the last kernel is delta_prepare's

@@ -264,7 +264,7 @@ void run_delta_replay(const LaunchContext& context, std::span<const DeltaReplayP
          args);
 }
 
-bool same_replay(const DeltaReplayParams& a, const DeltaReplayParams& b) {
+bool same_shape(const DeltaReplayParams& a, const DeltaReplayParams& b) {
   return a.shape.key_heads == b.shape.key_heads && a.shape.value_heads == b.shape.value_heads &&
          a.shape.key_dim == b.shape.key_dim && a.shape.value_dim == b.shape.value_dim &&
          a.k.rows == b.k.rows && a.k.row_stride == b.k.row_stride && a.u.row_stride == b.u.row_stride &&
@@ -286,7 +286,7 @@ void run_advance_window(const LaunchContext& context, std::span<const AdvanceWin
          args);
 }
 
-bool same_window(const AdvanceWindowParams& a, const AdvanceWindowParams& b) {
+bool same_shape(const AdvanceWindowParams& a, const AdvanceWindowParams& b) {
   return a.window.rows == b.window.rows && a.window.cols == b.window.cols && a.inputs.rows == b.inputs.rows &&
          a.window.row_stride == b.window.row_stride && a.inputs.row_stride == b.inputs.row_stride;
 }

@@ -15,10 +15,10 @@ void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool
 
 /// Layers that one launch can serve.
 inline constexpr int kMostReplays = 64;
-/// Calls of one shape for at most kMostReplays layers that share no state.
+/// Calls of one shape (same_shape of any two) for at most kMostReplays layers that share no state.
 void run_delta_replay(const LaunchContext& context, std::span<const DeltaReplayParams> layers);
-bool same_replay(const DeltaReplayParams& a, const DeltaReplayParams& b);
+bool same_shape(const DeltaReplayParams& a, const DeltaReplayParams& b);
 void run_advance_window(const LaunchContext& context, std::span<const AdvanceWindowParams> layers);
-bool same_window(const AdvanceWindowParams& a, const AdvanceWindowParams& b);
+bool same_shape(const AdvanceWindowParams& a, const AdvanceWindowParams& b);
 
 }  // namespace mererun::cuda

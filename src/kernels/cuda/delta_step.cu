@@ -142,7 +142,7 @@ void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool
   void (*kernel)(Step) = delta_step_kernel<0>;
   if (s.key_dim == 128) kernel = delta_step_kernel<8>;
   if (s.key_dim == 64) kernel = delta_step_kernel<4>;
-  if (shape.shared_bytes > 48 * 1024) allow_shared(kernel, shape.shared_bytes);
+  allow_shared(kernel, shape.shared_bytes);
   launch(context, "delta_step", kernel, shape, args);
 }
 

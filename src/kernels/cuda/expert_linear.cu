@@ -6,7 +6,7 @@ namespace mererun::cuda {
 void run_affine_experts(const LaunchContext& context, const AffineView& weight, const ExpertList& list,
                         ExpertRows rows, const ActivationCodes& x, const TensorView& out) {
   const ExpertWork work = make_expert_work(weight, nullptr, list, rows, out);
-  const bool is_common = weight.group == 64 && !weight.wide_sides && weight.stored_bits == 4;
+  const bool is_common = weight.is_common() && weight.stored_bits == 4;
   if (is_common && list.width == 8) {
     launch_gathered<1, 1, 4, true, false>(context, weight, work, x);
   } else if (is_common) {

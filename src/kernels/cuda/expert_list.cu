@@ -110,7 +110,7 @@ void run_expert_list(const LaunchContext& context, Matrix<const int> ids, const 
   const std::size_t id_bytes = sizeof(int) * static_cast<std::size_t>(list.assignments());
   const bool staged = bytes + id_bytes <= 47 * 1024;
   if (staged) bytes += id_bytes;
-  if (bytes > 48 * 1024) allow_shared(expert_list_kernel, bytes);
+  allow_shared(expert_list_kernel, bytes);
   launch(context, "expert_list", expert_list_kernel, {dim3(1), dim3(kThreads), bytes}, ids, list, staged);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/affine_kernel.cuh"
+#include "kernels/cuda/affine_launch.cuh"
 #include "kernels/cuda/expert_linear.h"
 #include "kernels/numerics.h"
 
@@ -50,7 +50,7 @@ void launch_gathered(const LaunchContext& context, const AffineView& layout, con
   const int most = most_entries(work.list.assignments(), work.list.experts, work.list.width);
   const AffinePlan plan =
       plan_affine(layout, kColumnTiles, kRowTiles, static_cast<std::int64_t>(most) * work.tiles, false,
-                  {context.multiprocessors, context.shared_bytes_per_block});
+                  limits_of(context));
   AffineLaunch p;
   p.layout = layout;
   p.x = x;

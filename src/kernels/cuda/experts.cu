@@ -183,7 +183,7 @@ void run_route_experts(const LaunchContext& context, const RouteExpertsParams& p
              p.normalise};
   if (!p.forced_ids.empty()) args.forced = matrix<const int>(p.forced_ids);
   const std::size_t bytes = RouteShared::bytes(p.logits.cols);
-  if (bytes > 40 * 1024) allow_shared(route_kernel, bytes);
+  allow_shared(route_kernel, bytes);
   launch(context, "route_experts", route_kernel,
          {dim3(static_cast<unsigned>(p.logits.rows)), dim3(kThreads), bytes}, args);
 }

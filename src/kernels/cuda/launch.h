@@ -21,7 +21,6 @@ struct LaunchContext {
   int device = 0;
   int multiprocessors = 0;
   int shared_bytes_per_block = 0;
-  int shared_bytes_per_processor = 0;
   /// Kernels may start before their predecessor has finished (compute capability 9.0); each waits for it
   /// before it touches memory that a kernel writes (wait_for_predecessor in device.cuh).
   bool early_start = false;
@@ -54,14 +53,15 @@ void launch(const LaunchContext& context, const char* where, void (*kernel)(Para
       values);
 }
 
-/// Allows a kernel more than 48 KiB of dynamic shared memory; call before its launch.
+/// Allows a kernel `bytes` of dynamic shared memory; call before its launch.
 template <typename... Params>
 void allow_shared(void (*kernel)(Params...), std::size_t bytes) {
+  if (bytes <= 40 * 1024) return;  // every kernel has 48 KiB, static arrays included
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
         "cuda shared memory of a kernel");
 }
 
-/// Allows a kernel all shared memory of a block, once per device.
+/// Allows a kernel without static shared arrays all shared memory of a block, once per device.
 template <auto kKernel>
 void allow_all_shared(const LaunchContext& context) {
   static std::atomic<std::uint64_t> allowed{0};

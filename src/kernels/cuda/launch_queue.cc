@@ -90,15 +90,15 @@ void LaunchQueue::add(const KernelCall& call, const std::size_t* sizes, int coun
   after_wait_ = false;
 }
 
-std::vector<std::byte> LaunchQueue::key() const {
+void LaunchQueue::write_key() {
   struct Head {
     const void* function;
     std::uint64_t shared_bytes;
     std::uint32_t grid[3], block[3], arguments, early_start;
   };
   static_assert(sizeof(Head) == 48);  // no padding
-  std::vector<std::byte> out(entries_.size() * sizeof(Head) + bytes_.size());
-  std::byte* to = out.data();
+  key_.resize(entries_.size() * sizeof(Head) + bytes_.size());
+  std::byte* to = key_.data();
   for (const Entry& entry : entries_) {
     const LaunchShape& s = entry.call.shape;
     const Head head{entry.call.function,
@@ -111,7 +111,6 @@ std::vector<std::byte> LaunchQueue::key() const {
     to += sizeof head;
   }
   if (!bytes_.empty()) std::memcpy(to, bytes_.data(), bytes_.size());
-  return out;
 }
 
 void LaunchQueue::launch_all() {
@@ -126,20 +125,17 @@ void LaunchQueue::launch_all() {
   }
 }
 
-void LaunchQueue::replay(std::uint64_t hash, std::vector<std::byte> key) {
+void LaunchQueue::replay(std::uint64_t hash) {
   const auto known = by_hash_.find(hash);
   if (known != by_hash_.end()) {
-    if (known->second->key != key) {  // two sequences of one hash: the later one is launched kernel by kernel
-      launch_all();
-      single_launches_ += entries_.size();
-      return;
-    }
+    // Of two sequences of one hash the later one is launched kernel by kernel.
+    if (known->second->key != key_) return launch_all();
     graphs_.splice(graphs_.begin(), graphs_, known->second);
   } else {
     if (graphs_.size() >= kMostGraphs) forget_oldest();
     Capture capture(stream_);
     launch_all();
-    graphs_.push_front({std::move(key), capture.instantiate(), hash});
+    graphs_.push_front({key_, capture.instantiate(), hash});
     by_hash_[hash] = graphs_.begin();
   }
   check(cudaGraphLaunch(graphs_.front().exec, stream_), "cuda graph launch");
@@ -169,17 +165,13 @@ void LaunchQueue::flush_collected() {
       queue.offsets_.clear();
     }
   } clear{*this};
-  std::vector<std::byte> bytes = key();
-  const std::uint64_t hash = hash_of(bytes);
-  if (by_hash_.contains(hash) || seen_.contains(hash)) {
-    replay(hash, std::move(bytes));
-    return;
-  }
+  write_key();
+  const std::uint64_t hash = hash_of(key_);
+  if (by_hash_.contains(hash) || seen_.contains(hash)) return replay(hash);
   // A sequence that comes once is not worth a graph.
   if (seen_.size() >= kMostSeen) seen_.clear();
   seen_.insert(hash);
   launch_all();
-  single_launches_ += entries_.size();
 }
 
 void LaunchQueue::flush_quietly() noexcept {

@@ -57,9 +57,8 @@ class LaunchQueue {
   /// Before its maker ends: `before_flush` is not called again.
   void detach() { before_flush_ = nullptr; }
 
-  /// Graphs launched so far, and kernels launched one by one.
+  /// Graphs launched so far.
   std::uint64_t replays() const { return replays_; }
-  std::uint64_t single_launches() const { return single_launches_; }
 
  private:
   struct Entry {
@@ -74,10 +73,9 @@ class LaunchQueue {
   using Graphs = std::list<Graph>;  // most recently used first
 
   void launch_all();
-  std::vector<std::byte> key() const;
-  void replay(std::uint64_t hash, std::vector<std::byte> key);
+  void write_key();
+  void replay(std::uint64_t hash);
   void forget_oldest();
-
   void flush_collected();
 
   cudaStream_t stream_;
@@ -85,11 +83,12 @@ class LaunchQueue {
   std::vector<Entry> entries_;
   std::vector<std::byte> bytes_;        // arguments of all entries
   std::vector<std::uint32_t> offsets_;  // of each argument in bytes_
+  std::vector<std::byte> key_;          // of the sequence being flushed
   bool after_wait_ = true;              // the device may be idle: the first run is short
   std::unordered_set<std::uint64_t> seen_;
   std::unordered_map<std::uint64_t, Graphs::iterator> by_hash_;
   Graphs graphs_;
-  std::uint64_t replays_ = 0, single_launches_ = 0;
+  std::uint64_t replays_ = 0;
 };
 
 }  // namespace mererun::cuda

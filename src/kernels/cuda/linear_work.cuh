@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/affine_launch.cuh"
 #include "kernels/cuda/affine_linear.h"
 #include "kernels/numerics.h"
 
@@ -65,6 +66,13 @@ LinearWork<kRowTiles> make_linear_work(std::span<const AffineTarget> targets) {
     to.end_unit = work.total_units;
   }
   return work;
+}
+
+/// The targets, whose layout has kBits stored bits and is common or not.
+template <int kBits, bool kCommon>
+void run_linear(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
+                const ActivationCodes& x) {
+  run_staged<kBits, kCommon, false>(context, scratch, targets[0].weight, x, make_linear_work<1>(targets));
 }
 
 /// Matching tiles of gate and up: row tile 0 and 1 of a unit.

@@ -14,13 +14,13 @@ namespace mererun::cuda {
 void run_rms_norm(const LaunchContext& context, const RmsNormParams& p, const ActivationCodes& codes);
 void run_gated_rms_norm(const LaunchContext& context, const GatedRmsNormParams& p,
                         const ActivationCodes& codes);
-/// Device memory to device memory; the two share none.
-void run_copy_bytes(const LaunchContext& context, void* to, const void* from, std::size_t bytes);
 /// Whether they can, by the row's and the head's length.
 bool can_code_rms_norm(int columns);
 bool can_code_gated_rms_norm(int dim);
 void run_swiglu(const LaunchContext& context, const SwigluParams& p);
 void run_add_rows(const LaunchContext& context, const AddRowsParams& p);
+/// Device memory to device memory; the two share none.
+void run_copy_bytes(const LaunchContext& context, void* to, const void* from, std::size_t bytes);
 
 /// One block's best element of a row; index -1 marks a NaN or +infinity in its part.
 struct ArgmaxPart {

@@ -15,7 +15,8 @@ namespace mererun::cuda {
 namespace {
 
 constexpr std::size_t kHalfBytes = kUploadBytes / 2;
-/// Rows [first, first + count) of one expert's array.
+
+/// Where a row of an array begins.
 const unsigned char* rows_at(const void* array, std::int64_t row, std::int64_t row_bytes) {
   return static_cast<const unsigned char*>(array) + row * row_bytes;
 }
@@ -32,11 +33,6 @@ WeightUpload::Half& WeightUpload::next_half() {
   }
   half.done->synchronize();
   return half;
-}
-
-void WeightUpload::release() {
-  stream_.synchronize();
-  for (Half& half : halves_) half = Half();
 }
 
 void WeightUpload::send(Half& half, std::size_t bytes, void* device,
@@ -98,7 +94,7 @@ std::shared_ptr<const CudaWeight> WeightUpload::convert(const LinearSource& s) {
   if (s.format == WeightFormat::kDense) {
     const auto expert_bytes =
         static_cast<std::size_t>(s.out) * static_cast<std::size_t>(s.weight_row_bytes());
-    Buffer memory = allocate_device(static_cast<std::size_t>(s.experts) * expert_bytes);
+    Buffer memory = allocate_device(linear_bytes(s));
     for (int e = 0; e < s.experts; ++e) {
       copy_bytes(rows_at(s.weight, e * s.rows_between_experts(), s.weight_row_bytes()), expert_bytes,
                  memory.as<unsigned char>() + static_cast<std::size_t>(e) * expert_bytes);
@@ -107,7 +103,7 @@ std::shared_ptr<const CudaWeight> WeightUpload::convert(const LinearSource& s) {
     return std::make_shared<CudaWeight>(s, std::move(memory), view);
   }
   AffineView view = affine_layout(s);
-  Buffer memory = allocate_device(static_cast<std::size_t>(s.experts * view.expert_bytes()));
+  Buffer memory = allocate_device(linear_bytes(s));
   const auto tile_bytes =
       static_cast<std::size_t>(kTileRows * (s.weight_row_bytes() + 2 * s.scale_row_bytes()));
   if (tile_bytes + 3 * kAlignment > kHalfBytes) {

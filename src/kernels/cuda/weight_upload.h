@@ -22,9 +22,6 @@ class WeightUpload {
   /// Copies a matrix that only embed_rows reads. Errors: as above.
   std::shared_ptr<const CudaEmbedding> copy_embedding(const LinearSource& source);
 
-  /// Gives the page-locked and staging memory back; the next conversion takes it again.
-  void release();
-
  private:
   struct Half {
     Buffer host, device;

@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include "kernels/numerics.h"
+#include "kernels/reference/head_norm.h"
 #include "kernels/reference/loops.h"
 
 namespace mererun::reference::MERERUN_REFERENCE_BUILD {
@@ -31,22 +32,6 @@ PageHead value_page(const KvLayerView& cache, int kv_head, int page) {
 
 void append(PageHead page, int slot, const float* x, int dim) {
   page.scales[slot] = nm::quantise_head_vector(x, dim, page.codes + static_cast<std::int64_t>(slot) * dim);
-}
-
-/// RMS norm of one head, then the rotation of its first dims. `out` must not alias `x`.
-void norm_and_rotate(const float* x, const float* weight, int dim, float eps, const RopeView& rope,
-                     int position, float* out) {
-  const float r = nm::rsqrt_f32(nm::sum_of_squares(x, dim) / static_cast<float>(dim) + eps);
-  for (int i = 0; i < dim; ++i) out[i] = (x[i] * r) * weight[i];
-  const int half = rope.rotary_dims / 2;
-  const float* cosine = rope.cos.row<float>(position);
-  const float* sine = rope.sin.row<float>(position);
-  for (int i = 0; i < half; ++i) {
-    const float first = out[i];
-    const float second = out[i + half];
-    out[i] = nm::rotate_first(first, second, cosine[i], sine[i]);
-    out[i + half] = nm::rotate_second(first, second, cosine[i], sine[i]);
-  }
 }
 
 void attention_prepare(const AttentionPrepareParams& p, const Scratch& scratch) {
@@ -128,7 +113,6 @@ void attend_tile(const AttendParams& p, const float* q, int kv_head, int first, 
 void attend(const AttendParams& p, const Scratch& scratch) {
   const int dim = p.cache.head_dim;
   const int group = p.heads / p.cache.kv_heads;
-  constexpr int kSegmentPositions = nm::kTilePositions * nm::kSegmentTiles;
   Partial tile{0, 0, scratch.values};
   Partial segment{0, 0, scratch.values + dim};
   Partial whole{0, 0, scratch.values + 2 * dim};
@@ -141,10 +125,10 @@ void attend(const AttendParams& p, const Scratch& scratch) {
         const int left = visible - first;
         attend_tile(p, q, h / group, first, left < nm::kTilePositions ? left : nm::kTilePositions, keys,
                     tile);
-        fold(segment, tile, first % kSegmentPositions == 0, dim);
+        fold(segment, tile, first % nm::kSegmentPositions == 0, dim);
         const int next = first + nm::kTilePositions;
-        if (next % kSegmentPositions == 0 || next >= visible) {
-          fold(whole, segment, first < kSegmentPositions, dim);
+        if (next % nm::kSegmentPositions == 0 || next >= visible) {
+          fold(whole, segment, first < nm::kSegmentPositions, dim);
         }
       }
       const float* gate = p.q_gate.row<float>(t) + (2 * h + 1) * dim;

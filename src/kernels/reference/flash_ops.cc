@@ -52,26 +52,9 @@ void ReferenceOps::select_blocks(const SelectBlocksParams& p) {
 void ReferenceOps::attend_blocks(const AttendBlocksParams& p) {
   validate(p);
   validate_contents(p);
-  const int dim = p.cache.head_dim;
-  const int group = p.heads / p.cache.kv_heads;
   for (int t = 0; t < p.q.rows; ++t) {
-    const std::span<const std::int32_t> blocks(p.blocks.row<const std::int32_t>(t),
-                                               static_cast<std::size_t>(p.blocks.cols));
-    for (int h = 0; h < p.cache.kv_heads; ++h) {
-      const int listed = gathered_.gather(p.cache, h, blocks, p.positions.row<std::int32_t>(0)[t]);
-      std::int32_t last = listed - 1;
-      const auto heads_of = [&](const TensorView& view, int per_head) {
-        return view.row_range(t, 1).col_range(h * group * per_head, group * per_head);
-      };
-      loops_.attend({.q = heads_of(p.q, dim),
-                     .q_gate = heads_of(p.q_gate, 2 * dim),
-                     .positions = make_view(&last, DType::kI32, 1, 1),
-                     .cache = gathered_.view(),
-                     .heads = group,
-                     .scale_log2e = p.scale_log2e,
-                     .out = heads_of(p.out, dim)},
-                    scratch(attend_values(dim)));
-    }
+    for (int h = 0; h < p.cache.kv_heads; ++h)
+      loops_.attend(gathered_.gather(p, t, h), scratch(attend_values(p.cache.head_dim)));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/numerics.h"
+#include "kernels/reference/head_norm.h"
 #include "kernels/reference/loops.h"
 #include "kernels/sparse_attention.h"
 
@@ -9,22 +10,6 @@ namespace nm = numerics;
 
 float* pooled_page(const KvLayerView& cache, int block) {
   return reinterpret_cast<float*>(cache.pages[block / kIndexPageBlocks] + cache.index_pooled);
-}
-
-/// RMS norm of n values, then the rotation of the first ones. `out` must not alias `x`.
-void norm_and_rotate(const float* x, const float* weight, int n, float eps, const RopeView& rope,
-                     int position, float* out) {
-  const float r = nm::rsqrt_f32(nm::sum_of_squares(x, n) / static_cast<float>(n) + eps);
-  for (int i = 0; i < n; ++i) out[i] = (x[i] * r) * weight[i];
-  const int half = rope.rotary_dims / 2;
-  for (int i = 0; i < half; ++i) {
-    const float first = out[i];
-    const float second = out[i + half];
-    const float cosine = rope.cos.row<float>(position)[i];
-    const float sine = rope.sin.row<float>(position)[i];
-    out[i] = nm::rotate_first(first, second, cosine, sine);
-    out[i + half] = nm::rotate_second(first, second, cosine, sine);
-  }
 }
 
 void append_raw(const KvLayerView& cache, int position, const float* key) {

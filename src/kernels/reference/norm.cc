@@ -1,6 +1,7 @@
 #include "kernels/norm.h"
 
 #include "kernels/numerics.h"
+#include "kernels/reference/head_norm.h"
 #include "kernels/reference/loops.h"
 
 namespace mererun::reference::MERERUN_REFERENCE_BUILD {
@@ -8,19 +9,9 @@ namespace {
 
 namespace nm = numerics;
 
-/// 1 / sqrt(S / n + eps).
-float inverse_rms(const float* x, int n, float eps) {
-  return nm::rsqrt_f32(nm::sum_of_squares(x, n) / static_cast<float>(n) + eps);
-}
-
 void rms_norm(const RmsNormParams& p) {
-  const float* w = p.weight.row<float>(0);
-  for (int t = 0; t < p.x.rows; ++t) {
-    const float* x = p.x.row<float>(t);
-    float* out = p.out.row<float>(t);
-    const float r = inverse_rms(x, p.x.cols, p.eps);
-    for (int i = 0; i < p.x.cols; ++i) out[i] = (x[i] * r) * w[i];
-  }
+  for (int t = 0; t < p.x.rows; ++t)
+    norm_run(p.x.row<float>(t), p.weight.row<float>(0), p.x.cols, p.eps, p.out.row<float>(t));
 }
 
 void gated_rms_norm(const GatedRmsNormParams& p) {

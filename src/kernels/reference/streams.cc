@@ -2,6 +2,7 @@
 
 #include "kernels/ngram.h"
 #include "kernels/numerics.h"
+#include "kernels/reference/head_norm.h"
 #include "kernels/reference/loops.h"
 
 namespace mererun::reference::MERERUN_REFERENCE_BUILD {
@@ -13,11 +14,8 @@ void grouped_rms_norm(const GroupedRmsNormParams& p) {
   const int n = p.x.cols / p.groups;
   for (int t = 0; t < p.x.rows; ++t) {
     for (int g = 0; g < p.groups; ++g) {
-      const float* x = p.x.row<float>(t) + g * n;
-      const float* w = p.weight.row<float>(0) + g * n;
-      float* out = p.out.row<float>(t) + g * n;
-      const float r = nm::rsqrt_f32(nm::sum_of_squares(x, n) / static_cast<float>(n) + p.eps);
-      for (int i = 0; i < n; ++i) out[i] = (x[i] * r) * w[i];
+      norm_run(p.x.row<float>(t) + g * n, p.weight.row<float>(0) + g * n, n, p.eps,
+               p.out.row<float>(t) + g * n);
     }
   }
 }
@@ -56,24 +54,14 @@ void add_to_streams(const AddToStreamsParams& p) {
   }
 }
 
-/// sum of a[i] * b[i] in the lanes of the norms.
-float lane_dot(const float* a, const float* b, int n) {
-  const int lanes = nm::reduction_lanes(n);
-  float acc[nm::kMaxReductionLanes] = {};
-  for (int base = 0; base < n; base += lanes) {
-    const int count = n - base < lanes ? n - base : lanes;
-    for (int j = 0; j < count; ++j) acc[j] = nm::fma_f32(a[base + j], b[base + j], acc[j]);
-  }
-  return nm::join_halving(acc, lanes);
-}
-
 void ngram_gate(const NgramGateParams& p) {
   const int n = p.value.cols;
   const float scale = nm::inverse_root(n);
   for (int t = 0; t < p.value.rows; ++t) {
     const float* value = p.value.row<float>(t);
     for (int c = 0; c < kStreams; ++c) {
-      const float s = lane_dot(p.key.row<float>(t) + c * n, p.query.row<float>(t) + c * n, n) * scale;
+      const float s =
+          nm::sum_of_products(p.key.row<float>(t) + c * n, p.query.row<float>(t) + c * n, n) * scale;
       const float gate = nm::sigmoid_f32(nm::signed_root(s));
       float* out = p.out.row<float>(t) + c * n;
       for (int d = 0; d < n; ++d) out[d] = gate * value[d];

@@ -48,8 +48,8 @@ MERERUN_VEC I16 code_pair(const std::byte* unit) {
   }
 }
 
-/// The pair as code_pair gives it, times `scale_of_pair`: masking a 4-bit code where it lies saves half the
-/// shifts. The sums of 16-fold codes stay below 240 * 32512 * 64.
+/// The pair as code_pair gives it; an odd one times 2^odd_pair_shift(kBits): masking a 4-bit code where it
+/// lies saves half the shifts. The sums of 16-fold codes stay below 240 * 32512 * 64.
 template <int kBits, int kPair>
 MERERUN_VEC I16 scaled_pair(const std::byte* unit) {
   if constexpr (kBits == 4) {
@@ -59,8 +59,7 @@ MERERUN_VEC I16 scaled_pair(const std::byte* unit) {
     return code_pair<kBits, kPair>(unit);
   }
 }
-/// log2 of the scale of the pairs with this number modulo 2.
-constexpr int scale_bits(int bits, int pair) { return bits == 4 && pair % 2 == 1 ? 4 : 0; }
+constexpr int odd_pair_shift(int bits) { return bits == 4 ? 4 : 0; }
 
 /// Consecutive groups of one panel against kRows activation rows.
 struct GroupsArgs {
@@ -130,7 +129,7 @@ template <int kBits, int kRows>
           total = add_i(total, sum[m][2]);
           odd = add_i(odd, sum[m][3]);
         }
-        total = add_i(total, shift_right_signed<scale_bits(kBits, 1)>(odd));
+        total = add_i(total, shift_right_signed<odd_pair_shift(kBits)>(odd));
       }
       // The float sums live in memory: registers are for the integer ones.
       float* at = a.acc + m * kPanelRows;

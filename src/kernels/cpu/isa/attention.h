@@ -24,8 +24,7 @@ MERERUN_VEC PageHead page_head(const KvLayerView& cache, std::size_t codes, std:
 /// RMS norm of one head, then the rotation of its first dims. `out` must not alias `x`.
 MERERUN_VEC void norm_and_rotate(const float* x, const float* weight, int dim, float eps,
                                  const RopeView& rope, int position, float* out) {
-  const float r = inverse_rms(x, dim, eps);
-  for (int i = 0; i < dim; ++i) out[i] = (x[i] * r) * weight[i];
+  norm_run(x, weight, dim, eps, out);
   const int half = rope.rotary_dims / 2;
   const float* cosine = line<const float>(rope.cos, position);
   const float* sine = line<const float>(rope.sin, position);
@@ -297,7 +296,7 @@ void attend(const AttendJob& job, WorkerScratch worker) {
   const int group = p.heads / cache.kv_heads;
   const int count = (job.last_row - job.first_row) * group;
   const int partial = dim + 2;
-  constexpr int kSegment = kTile * numerics::kSegmentTiles;
+  constexpr int kSegment = numerics::kSegmentPositions;
   const AttendScratch scratch(worker.data, dim, count);
   const std::int32_t* positions = line<const std::int32_t>(p.positions, 0);
   const int visible = positions[job.last_row - 1] + 1;
@@ -344,7 +343,7 @@ void fold_segments(const AttendJob& job, int begin, int end, WorkerScratch worke
   const Partial whole{reinterpret_cast<float*>(worker.data)};
   for (int i = begin; i < end; ++i) {
     const int position = line<const std::int32_t>(p.positions, 0)[job.first_row + i / group];
-    for (int s = 0; s * kTile * numerics::kSegmentTiles <= position; ++s) {
+    for (int s = 0; s * numerics::kSegmentPositions <= position; ++s) {
       const std::int64_t at = (static_cast<std::int64_t>(s) * count + i) * (dim + 2);
       fold(whole, Partial{job.partial + at}, s == 0, dim);
     }

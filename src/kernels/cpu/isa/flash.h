@@ -12,11 +12,8 @@ void grouped_rms_norm(const GroupedRmsNormParams& p, int begin, int end) {
   for (int item = begin; item < end; ++item) {
     const int t = item / p.groups;
     const std::int64_t first = static_cast<std::int64_t>(item % p.groups) * n;
-    const float* x = line<const float>(p.x, t) + first;
-    const float* w = line<const float>(p.weight, 0) + first;
-    float* out = line<float>(p.out, t) + first;
-    const float r = inverse_rms(x, n, p.eps);
-    for (int i = 0; i < n; ++i) out[i] = (x[i] * r) * w[i];
+    norm_run(line<const float>(p.x, t) + first, line<const float>(p.weight, 0) + first, n, p.eps,
+             line<float>(p.out, t) + first);
   }
 }
 
@@ -56,19 +53,13 @@ void add_to_streams(const AddToStreamsParams& p, int begin, int end) {
 
 void ngram_gate(const NgramGateParams& p, int begin, int end) {
   const int n = p.value.cols;
-  const int lanes = numerics::reduction_lanes(n);
   const float scale = numerics::inverse_root(n);
   for (int item = begin; item < end; ++item) {
     const int t = item / kStreams;
     const std::int64_t first = static_cast<std::int64_t>(item % kStreams) * n;
     const float* key = line<const float>(p.key, t) + first;
     const float* query = line<const float>(p.query, t) + first;
-    float acc[numerics::kMaxReductionLanes] = {};
-    for (int base = 0; base < n; base += lanes) {
-      const int count = smaller(n - base, lanes);
-      for (int j = 0; j < count; ++j) acc[j] = numerics::fma_f32(key[base + j], query[base + j], acc[j]);
-    }
-    const float s = numerics::join_halving(acc, lanes) * scale;
+    const float s = numerics::sum_of_products(key, query, n) * scale;
     const float gate = numerics::sigmoid_f32(numerics::signed_root(s));
     const float* value = line<const float>(p.value, t);
     float* out = line<float>(p.out, t) + first;

@@ -42,15 +42,16 @@ MERERUN_VEC float inverse_rms(const float* x, int n, float eps) {
   return numerics::rsqrt_f32(numerics::sum_of_squares(x, n) / static_cast<float>(n) + eps);
 }
 
+/// RMS norm of n values, as in RmsNormParams. `out` may be `x`.
+MERERUN_VEC void norm_run(const float* x, const float* weight, int n, float eps, float* out) {
+  const float r = inverse_rms(x, n, eps);
+  for (int i = 0; i < n; ++i) out[i] = (x[i] * r) * weight[i];
+}
+
 void rms_norm(const RmsNormParams& p, int begin, int end) {
   const float* w = line<const float>(p.weight, 0);
-  const int n = p.x.cols;
-  for (int t = begin; t < end; ++t) {
-    const float* x = line<const float>(p.x, t);
-    float* out = line<float>(p.out, t);
-    const float r = inverse_rms(x, n, p.eps);
-    for (int i = 0; i < n; ++i) out[i] = (x[i] * r) * w[i];
-  }
+  for (int t = begin; t < end; ++t)
+    norm_run(line<const float>(p.x, t), w, p.x.cols, p.eps, line<float>(p.out, t));
 }
 
 void gated_rms_norm(const GatedRmsNormParams& p, int begin, int end) {
@@ -71,13 +72,11 @@ void gated_rms_norm(const GatedRmsNormParams& p, int begin, int end) {
   }
 }
 
-void swiglu(const SwigluParams& p, int begin, int end, int first_col, int last_col) {
-  for (int t = begin; t < end; ++t) {
-    const float* gate = line<const float>(p.gate, t);
-    const float* up = line<const float>(p.up, t);
-    float* out = line<float>(p.out, t);
-    for (int i = first_col; i < last_col; ++i) out[i] = numerics::silu_f32(gate[i]) * up[i];
-  }
+void swiglu(const SwigluParams& p, int t, int first, int last) {
+  const float* gate = line<const float>(p.gate, t);
+  const float* up = line<const float>(p.up, t);
+  float* out = line<float>(p.out, t);
+  for (int i = first; i < last; ++i) out[i] = numerics::silu_f32(gate[i]) * up[i];
 }
 
 void add_rows(const AddRowsParams& p, int begin, int end) {

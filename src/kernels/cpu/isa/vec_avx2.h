@@ -3,7 +3,7 @@
 // Vectors of the AVX2 kernels: 16 lanes are two registers. Included only by the file compiled for AVX2, FMA
 // and F16C, inside the namespace of one instruction set, after <immintrin.h>.
 
-#define MERERUN_VEC [[gnu::always_inline]] inline
+#include "kernels/cpu/isa/vec_common.h"
 
 struct F16 {
   __m256 a, b;
@@ -89,12 +89,6 @@ template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 v) {
   if constexpr (kBy == 0) return v;
   return {_mm256_srai_epi32(v.a, kBy), _mm256_srai_epi32(v.b, kBy)};
-}
-/// Two int16 as one int32.
-MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
-  std::int32_t both;
-  __builtin_memcpy(&both, pair, sizeof both);
-  return both;
 }
 /// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact.
 MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {

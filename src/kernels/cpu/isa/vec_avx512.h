@@ -3,7 +3,7 @@
 // Vectors of the AVX-512 kernels. Included only by files compiled for AVX-512 (F, BW, DQ, VL), inside the
 // namespace of one instruction set, after <immintrin.h>.
 
-#define MERERUN_VEC [[gnu::always_inline]] inline
+#include "kernels/cpu/isa/vec_common.h"
 
 using F16 = __m512;   // 16 floats: one output row of a panel per lane
 using I16 = __m512i;  // 16 int32, or 16 pairs of int16
@@ -56,12 +56,6 @@ template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 v) {
   if constexpr (kBy == 0) return v;
   return _mm512_srai_epi32(v, kBy);
-}
-/// Two int16 as one int32.
-MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
-  std::int32_t both;
-  __builtin_memcpy(&both, pair, sizeof both);
-  return both;
 }
 /// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact.
 MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {

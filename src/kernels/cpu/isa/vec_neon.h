@@ -3,7 +3,7 @@
 // Vectors of the NEON kernels: 16 lanes are four registers. Included inside the namespace of one instruction
 // set, after <arm_neon.h>.
 
-#define MERERUN_VEC [[gnu::always_inline]] inline
+#include "kernels/cpu/isa/vec_common.h"
 
 struct F16 {
   float32x4_t r[4];
@@ -94,12 +94,6 @@ MERERUN_VEC I16 shift_right_signed(I16 x) {
   } else {
     MERERUN_EACH(I16, vshrq_n_s32(x.r[i], kBy));
   }
-}
-/// Two int16 as one int32.
-MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
-  std::int32_t both;
-  __builtin_memcpy(&both, pair, sizeof both);
-  return both;
 }
 /// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact; w holds codes, which are never negative.
 MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {

@@ -3,7 +3,7 @@
 // Vectors of the portable kernels: the compiler's generic 16-lane vectors, which it splits into whatever the
 // baseline machine has. Included inside the namespace of one instruction set.
 
-#define MERERUN_VEC [[gnu::always_inline]] inline
+#include "kernels/cpu/isa/vec_common.h"
 
 typedef float F16 __attribute__((vector_size(64), aligned(4)));
 typedef std::int32_t I16 __attribute__((vector_size(64), aligned(4)));
@@ -66,12 +66,6 @@ MERERUN_VEC I16 shift_left(I16 v) {
 template <int kBy>
 MERERUN_VEC I16 shift_right_signed(I16 v) {
   return v >> kBy;
-}
-/// Two int16 as one int32.
-MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
-  std::int32_t both;
-  __builtin_memcpy(&both, pair, sizeof both);
-  return both;
 }
 /// acc + w.lo * pair[0] + w.hi * pair[1] in int32, exact; w holds codes, which are never negative.
 MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {

@@ -1,0 +1,12 @@
+#pragma once
+
+// What the vectors of every instruction set begin with; included by each vec_*.h, inside its namespace.
+
+#define MERERUN_VEC [[gnu::always_inline]] inline
+
+/// Two int16 as one int32.
+MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
+  std::int32_t both;
+  __builtin_memcpy(&both, pair, sizeof both);
+  return both;
+}
