@@ -8,9 +8,7 @@ source scripts/setup.sh
 
 command -v chromium >/dev/null || { say "check_page: needs chromium (apt-get install chromium)"; exit 69; }
 folder=build/page
-mkdir -p "$folder"
-[[ -x $folder/venv/bin/python ]] || python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check playwright==1.65.2
-[[ -x build/release/bin/mere.run ]] || build_preset release mere.run
+python_venv "$folder/venv" playwright==1.65.2
+[[ -x build/release/bin/mere.run ]] || { configure_preset release && build_preset release mere.run; }
 "$folder/venv/bin/python" -B tools/check_page.py --program build/release/bin/mere.run --browser "$(command -v chromium)" \
   --screenshots "${1:-$folder}"

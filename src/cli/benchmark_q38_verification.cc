@@ -76,16 +76,8 @@ Subject make_synthetic(const BenchmarkVerificationOptions& options, ProgramConte
         fmt::format("at most {} (the context less the prompt)", kContextSize - kSyntheticPromptTokens),
         fmt::format("{}", options.tokens));
   }
-  const EngineOptions settings = engine_options(options, context);
-  SyntheticOptions synthetic{
-      .geometry = *options.synthetic.geometry,
-      .layers = std::nullopt,
-      .table_bytes = static_cast<std::uint64_t>(options.synthetic.table_mib.value_or(0)) << 20,
-      .backend = settings.backend,
-      .device = settings.device,
-      .threads = settings.threads};
-  if (options.synthetic.layers) synthetic.layers = static_cast<int>(*options.synthetic.layers);
-  subject.synthetic = std::make_unique<SyntheticModel>(synthetic);
+  subject.synthetic = std::make_unique<SyntheticModel>(
+      synthetic_options(options.synthetic, engine_options(options, context)));
   subject.id = subject.synthetic->id();
   subject.prompt = subject.synthetic->random_ids(kSyntheticPromptTokens, kPromptStream);
   return subject;

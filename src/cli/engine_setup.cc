@@ -3,7 +3,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/environment.h"
+#include "cli/interrupts.h"
 #include "engine/sampling_defaults.h"
+#include "engine/synthetic_model.h"
 
 namespace mererun {
 namespace {
@@ -58,6 +60,26 @@ std::size_t prefix_cache_bytes(const ProgramContext& context, std::size_t otherw
 ProgressDisplay::Mode progress_mode(const CommonOptions& options, const ProgramContext& context) {
   if (options.output.quiet) return ProgressDisplay::Mode::kQuiet;
   return context.terminal.is_stderr ? ProgressDisplay::Mode::kBar : ProgressDisplay::Mode::kLog;
+}
+
+bool show_bytes(ProgressDisplay& display, const ProgramContext& context, std::string_view phase,
+                std::uint64_t done, std::uint64_t total) {
+  display.update({.phase = std::string(phase),
+                  .unit = ProgressUnit::kBytes,
+                  .done = static_cast<std::int64_t>(done),
+                  .total = static_cast<std::int64_t>(total)});
+  return !context.interrupts.requested();
+}
+
+SyntheticOptions synthetic_options(const SyntheticFlags& flags, const EngineOptions& settings) {
+  SyntheticOptions options{.geometry = *flags.geometry,
+                           .layers = {},
+                           .table_bytes = static_cast<std::uint64_t>(flags.table_mib.value_or(0)) << 20,
+                           .backend = settings.backend,
+                           .device = settings.device,
+                           .threads = settings.threads};
+  if (flags.layers) options.layers = static_cast<int>(*flags.layers);
+  return options;
 }
 
 std::unique_ptr<Engine> load_engine(const EngineOptions& options, const CommonOptions& common,

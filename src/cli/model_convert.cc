@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/engine_setup.h"
 #include "cli/exit_codes.h"
-#include "cli/interrupts.h"
 #include "cli/json_output.h"
 #include "cli/program_context.h"
 #include "cli/text_table.h"
@@ -45,8 +44,7 @@ std::string report_text(const ConversionReport& report) {
   summary.add(
       {"weight files", fmt::format("{}, of which {} were there", report.shards, report.resumed_shards)});
   summary.add({"draft head", head_text(report)});
-  summary.add({"read back", report.is_loadable ? "compared with the source, and bound as loading does"
-                                               : "compared with the source"});
+  summary.add({"read back", "compared with the source, and bound as loading does"});
   TextTable precisions("lrr", 2);
   precisions.add({"precision", "weights", "relative error"});
   for (const auto& [format, error] : report.precisions)
@@ -66,11 +64,7 @@ int run_model_convert(const ModelConvertOptions& options, ProgramContext& contex
   try {
     const ConversionReport report =
         convert_checkpoint(conversion_options(options), [&](std::uint64_t done, std::uint64_t total) {
-          display.update({.phase = "convert",
-                          .unit = ProgressUnit::kBytes,
-                          .done = static_cast<std::int64_t>(done),
-                          .total = static_cast<std::int64_t>(total)});
-          return !context.interrupts.requested();
+          return show_bytes(display, context, "convert", done, total);
         });
     display.finish();
     write_stdout(options.output.json ? json_text(conversion_json(report)) : report_text(report));

@@ -3,15 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/engine_setup.h"
-#include "cli/exit_codes.h"
-#include "cli/interrupts.h"
+#include "cli/inspection_run.h"
 #include "cli/json_output.h"
 #include "cli/text_table.h"
-#include "engine/model_inspection.h"
 #include "engine/model_listing.h"
 
 namespace mererun {
@@ -154,49 +150,18 @@ std::string report_text(const Inspection& inspection) {
   return text;
 }
 
-[[noreturn]] void fail_with_problems(const Inspection& inspection) {
-  const std::size_t count = inspection.problems.size();
-  const std::string got =
-      count == 1 ? "1 problem (listed above)" : fmt::format("{} problems (listed above)", count);
-  if (inspection.is_unsupported)
-    fail_expected(ErrorCode::kUnsupported, inspection.folder.string(), "a checkpoint that this build serves",
-                  got);
-  fail_expected(ErrorCode::kCorruptData, inspection.folder.string(), "a sound checkpoint", got);
-}
-
-InspectionOptions inspection_options(const ModelInspectOptions& options, const ProgramContext& context) {
-  const EngineOptions engine = engine_options(options, context);
-  return {.model = engine.model,
-          .surroundings = engine.surroundings,
-          .mtp_root = engine.mtp_root,
-          .backend = engine.backend,
-          .device = engine.device,
-          .prefill_chunk = engine.prefill_chunk,
-          .lists_tensors = options.tensors,
-          .compares_checksums = options.checksums,
-          .scans_values = options.verify};
-}
-
 }  // namespace
 
 int run_model_inspect(const ModelInspectOptions& options, ProgramContext& context) {
-  ProgressDisplay display(progress_mode(options, context), context.terminal.stderr_columns);
-  const Inspection inspection =
-      inspect_model(inspection_options(options, context),
-                    [&](std::string_view phase, std::uint64_t done, std::uint64_t total) {
-                      display.update({.phase = std::string(phase),
-                                      .unit = ProgressUnit::kBytes,
-                                      .done = static_cast<std::int64_t>(done),
-                                      .total = static_cast<std::int64_t>(total)});
-                      return !context.interrupts.requested();
-                    });
-  display.finish();
+  InspectionOptions inspected = inspection_options(options, context);
+  inspected.lists_tensors = options.tensors;
+  inspected.compares_checksums = options.checksums;
+  inspected.scans_values = options.verify;
+  const Inspection inspection = run_inspection(inspected, options, context);
   for (const std::string& warning : inspection.warnings)
     log(LogLevel::kWarn, "inspect", "warning=\"{}\"", warning);
   write_stdout(options.output.json ? json_text(inspection_json(inspection)) : report_text(inspection));
-  if (inspection.is_stopped) return kExitInterrupted;
-  if (!inspection.problems.empty()) fail_with_problems(inspection);
-  return kExitDone;
+  return exit_code_of(inspection);
 }
 
 }  // namespace mererun

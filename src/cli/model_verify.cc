@@ -2,14 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "cli/commands.h"
-#include "cli/engine_setup.h"
-#include "cli/exit_codes.h"
-#include "cli/interrupts.h"
+#include "cli/inspection_run.h"
 #include "cli/json_output.h"
 #include "cli/text_table.h"
-#include "engine/model_inspection.h"
 
 namespace mererun {
 namespace {
@@ -48,31 +44,13 @@ nlohmann::json report_json(const Inspection& inspection) {
 }  // namespace
 
 int run_model_verify(const ModelVerifyOptions& options, ProgramContext& context) {
-  const EngineOptions engine = engine_options(options, context);
-  InspectionOptions inspected{.model = engine.model,
-                              .surroundings = engine.surroundings,
-                              .mtp_root = engine.mtp_root,
-                              .backend = engine.backend,
-                              .compares_checksums = true,
-                              .needs_checksums = false,
-                              .scans_values = true};
-  ProgressDisplay display(progress_mode(options, context), context.terminal.stderr_columns);
-  const Inspection inspection =
-      inspect_model(inspected, [&](std::string_view phase, std::uint64_t done, std::uint64_t total) {
-        display.update({.phase = std::string(phase),
-                        .unit = ProgressUnit::kBytes,
-                        .done = static_cast<std::int64_t>(done),
-                        .total = static_cast<std::int64_t>(total)});
-        return !context.interrupts.requested();
-      });
-  display.finish();
+  InspectionOptions inspected = inspection_options(options, context);
+  inspected.compares_checksums = true;
+  inspected.needs_checksums = false;
+  inspected.scans_values = true;
+  const Inspection inspection = run_inspection(inspected, options, context);
   write_stdout(options.output.json ? json_text(report_json(inspection)) : report_text(inspection));
-  if (inspection.is_stopped) return kExitInterrupted;
-  if (inspection.problems.empty()) return kExitDone;
-  fail_expected(inspection.is_unsupported ? ErrorCode::kUnsupported : ErrorCode::kCorruptData,
-                inspection.folder.string(), "a sound checkpoint",
-                fmt::format("{} problem{} (listed above)", inspection.problems.size(),
-                            inspection.problems.size() == 1 ? "" : "s"));
+  return exit_code_of(inspection);
 }
 
 }  // namespace mererun

@@ -1,11 +1,11 @@
 #include "convert/convert.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,7 +16,6 @@
 #include "base/sha256.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/draft_head_files.h"
 #include "checkpoint/fingerprint.h"
 #include "convert/journal.h"
 #include "convert/output_files.h"
@@ -40,40 +39,21 @@ std::string text_of(const fs::path& path) {
 
 /// The source, opened, with what a conversion has to know about it.
 struct Source {
-  Checkpoint trunk;
-  std::optional<Checkpoint> head;  // outside the trunk's files
-  ModelConfig config;
+  std::shared_ptr<const Checkpoint> trunk;
+  std::shared_ptr<const Checkpoint> head;  // outside the trunk's files, or null
   std::optional<ModelManifest> manifest;
+  ModelConfig config;
   NormConvention trunk_norms = NormConvention::kFinal;
-  std::optional<NormConvention> head_norms = {};
-  std::optional<DraftVocabulary> draft_vocabulary = {};
+  std::optional<NormConvention> head_norms;
+  std::optional<DraftVocabulary> draft_vocabulary;
 };
 
 LoadOptions load_options(const ConversionOptions& options, const std::optional<ModelManifest>& manifest) {
   LoadOptions load;
   load.experts = LoadOptions::Experts::kDescribe;
   load.mtp_root = options.mtp_root;
-  if (manifest) {
-    load.norm_convention = manifest->norm_convention;
-    load.mtp_norm_convention = manifest->mtp_norm_convention;
-    load.draft_vocabulary = manifest->draft_vocabulary;
-  }
+  if (manifest) manifest->apply_to(load);
   return load;
-}
-
-/// The head's own files, where it is not in the trunk's.
-std::optional<Checkpoint> open_head(const ConversionOptions& options, const Checkpoint& trunk) {
-  std::optional<fs::path> root;
-  if (!options.mtp_root.empty()) root = options.mtp_root;
-  for (const DraftHeadPlace& place : find_draft_head_files(options.source, root)) {
-    if (place.kind == DraftHeadPlaceKind::kShards) {
-      if (trunk.holds_draft_head()) return std::nullopt;
-      continue;
-    }
-    Checkpoint found = Checkpoint::open_sidecar(place);
-    if (found.holds_draft_head()) return found;
-  }
-  return std::nullopt;
 }
 
 /// A source must be unquantised before anything else is said about it: its shapes would not fit.
@@ -88,29 +68,26 @@ void refuse_quantised(const Checkpoint& trunk) {
 Source open_source(const ConversionOptions& options) {
   if (!fs::is_directory(options.source))
     fail_expected(ErrorCode::kNotFound, options.source.string(), "a checkpoint folder", "no such folder");
-  Source source{.trunk = Checkpoint::open(options.source),
-                .head = {},
-                .config = load_config(options.source),
-                .manifest = load_manifest(options.source)};
-  refuse_quantised(source.trunk);
-  source.head = open_head(options, source.trunk);
-  if (source.head || source.trunk.holds_draft_head()) source.head_norms = NormConvention::kZeroCentred;
-  try {
-    const HostWeights described = load_host_weights(options.source, load_options(options, source.manifest));
-    source.config = described.config;
-    source.trunk_norms = described.report.trunk_norms;
-    source.head_norms = described.report.head_norms;
-    if (described.head) source.draft_vocabulary = described.head->vocabulary;
-  } catch (const Error& error) {
-    // A family that this build does not load can be converted all the same: its norms keep their convention.
-    if (error.code() != ErrorCode::kUnsupported || source.config.family != Family::kFlashNext) throw;
-  }
+  const Checkpoint trunk = Checkpoint::open(options.source);
+  (void)load_config(options.source);  // what it says comes before what the tensors are
+  std::optional<ModelManifest> manifest = load_manifest(options.source);
+  refuse_quantised(trunk);
+  const HostWeights described = load_host_weights(options.source, load_options(options, manifest));
+  const auto& opened = described.checkpoints;
+  Source source{.trunk = opened.front(),
+                .head = opened.size() > 1 ? opened.back() : nullptr,
+                .manifest = std::move(manifest),
+                .config = described.config,
+                .trunk_norms = described.report.trunk_norms,
+                .head_norms = described.report.head_norms,
+                .draft_vocabulary = {}};
+  if (described.head) source.draft_vocabulary = described.head->vocabulary;
   return source;
 }
 
 ConversionPlan plan_of(const Source& source, const Recipe& recipe, const ConversionOptions& options) {
-  return make_plan({.trunk = source.trunk,
-                    .head = source.head ? &*source.head : nullptr,
+  return make_plan({.trunk = *source.trunk,
+                    .head = source.head.get(),
                     .config = source.config,
                     .recipe = recipe,
                     .trunk_norms = source.trunk_norms,
@@ -124,7 +101,7 @@ std::string plan_identity(const Source& source, const ConversionPlan& plan,
                           const ConversionOptions& options) {
   Sha256 hash;
   hash.update(std::string_view("conversion 1\n"));
-  hash.update(fingerprint(source.trunk, source.head ? &*source.head : nullptr));
+  hash.update(fingerprint(*source.trunk, source.head.get()));
   hash.update(options.id + "\n" + options.recipe.profile + "\n");
   for (const PlannedShard& shard : plan.shards) {
     hash.update(shard.file + "\n");
@@ -260,14 +237,8 @@ class Conversion {
 
   /// Loading is the last judge of names, shapes and precisions.
   void bind_result() {
-    std::vector<std::string> problems;
-    try {
-      problems = list_load_problems(work_, load_options({}, load_manifest(work_)));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUnsupported || source_.config.family != Family::kFlashNext) throw;
-      report_.notes.push_back("not bound as loading would: this build does not load Flash-Next");
-      return;
-    }
+    const std::vector<std::string> problems =
+        list_load_problems(work_, load_options({}, load_manifest(work_)));
     if (!problems.empty())
       fail_expected(ErrorCode::kInternal, work_.string(), "a checkpoint that loads", problems.front());
     report_.is_loadable = true;

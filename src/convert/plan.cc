@@ -9,9 +9,12 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "tensor/element.h"
 
 namespace mererun {
 namespace {
+
+constexpr std::string_view kExperts = ".mlp.experts.";
 
 bool is_head_name(std::string_view canonical) {
   return canonical.starts_with("mtp.") || canonical.starts_with("draft_lm_head.");
@@ -64,7 +67,7 @@ class Planner {
     // Made anew from the output matrix, or meaningless without a vocabulary.
     if (name.starts_with("draft_lm_head.")) return;
     check_type(tensor);
-    if (const auto at = name.find(".mlp.experts."); at != std::string_view::npos) {
+    if (const auto at = name.find(kExperts); at != std::string_view::npos) {
       add_experts(tensor, at);
     } else if (is_matrix(tensor)) {
       add_matrix(std::string(without(name, ".weight")), rows_of(tensor), tensor.shape);
@@ -77,14 +80,14 @@ class Planner {
     const bool quantised = tensor.name.ends_with(".scales") || tensor.name.ends_with(".biases") ||
                            tensor.dtype == DType::kU32 || tensor.dtype == DType::kU8;
     const bool is_integer = tensor.dtype == DType::kI64 || tensor.dtype == DType::kI32;
-    if (!quantised && (is_convertible(tensor.dtype) || is_integer)) return;
+    if (!quantised && (is_float(tensor.dtype) || is_integer)) return;
     fail_expected(ErrorCode::kUnsupported, tensor.stored_name,
                   "a BF16, F16 or F32 checkpoint that is not quantised yet", describe(tensor));
   }
 
   /// Linear weights and embeddings; conv weights and whatever has one axis stay as they are.
   static bool is_matrix(const TensorEntry& tensor) {
-    return is_convertible(tensor.dtype) && tensor.shape.size() >= 2 && tensor.name.ends_with(".weight") &&
+    return is_float(tensor.dtype) && tensor.shape.size() >= 2 && tensor.name.ends_with(".weight") &&
            tensor.name.find("conv1d") == std::string::npos;
   }
 
@@ -98,9 +101,9 @@ class Planner {
 
   void add_plain(const TensorEntry& tensor) {
     PlannedTensor planned{.name = output_name(tensor.name), .source = rows_of(tensor), .shape = tensor.shape};
-    const bool keeps_type = tensor.name.ends_with("A_log") || !is_convertible(tensor.dtype);
+    const bool keeps_type = tensor.name.ends_with("A_log") || !is_float(tensor.dtype);
     planned.dtype = keeps_type ? tensor.dtype : DType::kBF16;
-    planned.is_copied = !is_convertible(tensor.dtype);
+    planned.is_copied = !is_float(tensor.dtype);
     if (tensor.name.ends_with("conv1d.weight") && planned.shape.size() == 3 && planned.shape[1] == 1)
       std::swap(planned.shape[1],
                 planned.shape[2]);  // taps before the channel of one: the same order in memory
@@ -120,10 +123,11 @@ class Planner {
     return contradicts(own, *in_.head_norms) ? !zero_centred : zero_centred;
   }
 
-  /// `at`: of ".mlp.experts." in the name. Fused stacks are split at once; single experts are collected.
+  /// `at`: of kExperts in the name. Fused stacks are split at once; single experts are collected.
   void add_experts(const TensorEntry& tensor, std::size_t at) {
     const std::string base = tensor.name.substr(0, at) + ".mlp.switch_mlp.";
-    const std::string_view rest = without(std::string_view(tensor.name).substr(at + 13), ".weight");
+    const std::string_view rest =
+        without(std::string_view(tensor.name).substr(at + kExperts.size()), ".weight");
     const std::int64_t width = in_.config.moe_intermediate;
     const std::int64_t hidden = in_.config.hidden;
     if (rest == "gate_up_proj") {
@@ -175,8 +179,7 @@ class Planner {
   /// Experts stored one by one, in any order of names.
   void add_stack(const std::string& module, std::vector<const TensorEntry*> tensors) {
     const auto number = [](const TensorEntry* t) {
-      const auto at = t->name.find(".experts.") + 9;
-      return std::stoi(t->name.substr(at));
+      return std::stoi(t->name.substr(t->name.find(kExperts) + kExperts.size()));
     };
     std::sort(tensors.begin(), tensors.end(),
               [&](const TensorEntry* a, const TensorEntry* b) { return number(a) < number(b); });

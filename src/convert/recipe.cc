@@ -13,23 +13,20 @@ namespace mererun {
 namespace {
 
 struct Mix {
-  std::string_view name;
   int low;
   int high;
 };
 
-constexpr std::array<Mix, 8> kMixes = {{{"mixed", 4, 6},
-                                        {"mixed-2-6", 2, 6},
-                                        {"mixed-3-4", 3, 4},
-                                        {"mixed-3-5", 3, 5},
-                                        {"mixed-3-6", 3, 6},
-                                        {"mixed-3-8", 3, 8},
-                                        {"mixed-4-6", 4, 6},
-                                        {"mixed-4-8", 4, 8}}};
-
+/// In the order of the help.
 constexpr std::array<std::string_view, 10> kNames = {"q4",        "q3-activation", "mixed",     "mixed-2-6",
                                                      "mixed-3-4", "mixed-3-5",     "mixed-3-6", "mixed-3-8",
                                                      "mixed-4-6", "mixed-4-8"};
+
+/// The bits that a mixed profile's name says.
+Mix mix_of(std::string_view name) {
+  if (name == "mixed") name = "mixed-4-6";
+  return {name[name.size() - 3] - '0', name.back() - '0'};
+}
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -56,13 +53,12 @@ Recipe::Recipe(const Options& options, const ModelConfig& config)
     expert_bits_ = 3;
     return;
   }
-  const auto mix = std::find_if(kMixes.begin(), kMixes.end(),
-                                [&](const Mix& known) { return known.name == options.profile; });
-  if (mix == kMixes.end())
+  if (std::find(kNames.begin(), kNames.end(), options.profile) == kNames.end())
     fail_expected(ErrorCode::kInvalidArgument, "--profile", fmt::format("{}", fmt::join(kNames, ", ")),
                   options.profile);
-  low_ = expert_bits_ = mix->low;
-  high_ = mix->high;
+  const Mix mix = mix_of(options.profile);
+  low_ = expert_bits_ = mix.low;
+  high_ = mix.high;
 }
 
 bool Recipe::is_favoured_layer(std::string_view module) const {

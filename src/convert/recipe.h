@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "model/config.h"
 #include "model/quantization.h"
@@ -15,10 +14,9 @@ namespace mererun {
 ///
 ///   q4             `bits` everywhere
 ///   q3-activation  routed experts in 3 bits, everything else in 4
-///   mixed-L-H      L bits, but H for the value and down projections of the first and last eighth of the
-///   layers
-///                  and of every third layer between, for those of the draft head, and for the output matrix;
-///                  "mixed" is mixed-4-6
+///   mixed-L-H      L bits, but H for value and down projections of the first and last eighth of the layers,
+///                  of every third layer between and of the draft head, and for the output matrix; "mixed" is
+///                  mixed-4-6
 ///
 /// In each, routers and shared-expert gates have 8 bits with groups of 64, the rows of an n-gram table groups
 /// of 32. A matrix whose rows are no multiple of its group stays BF16. Source: the recipes of mlx-lm and

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -117,11 +116,16 @@ std::string header_of(const std::vector<Placed>& placed) {
   return length + text;
 }
 
-/// Rows of a tensor as they are stored.
+/// Quantised rows as they are stored.
 struct StoredRows {
-  std::vector<std::byte> bytes;  // unquantised: the rows; quantised: the code streams
-  std::vector<std::uint16_t> scales;
-  std::vector<std::uint16_t> biases;
+  std::vector<std::byte> codes;
+  std::vector<std::uint16_t> scales, biases;  // BF16
+
+  void resize(std::size_t rows, std::size_t code_row, std::size_t groups) {
+    codes.resize(rows * code_row);
+    scales.resize(rows * groups);
+    biases.resize(rows * groups);
+  }
 };
 
 void shift(const PlannedTensor& tensor, std::span<float> values) {
@@ -235,9 +239,7 @@ class ShardWriter {
         .run(
             [&](std::int64_t, std::int64_t count) {
               values.resize(static_cast<std::size_t>(count * in));
-              rows.bytes.resize(static_cast<std::size_t>(count) * code_row);
-              rows.scales.resize(static_cast<std::size_t>(count) * groups);
-              rows.biases.resize(static_cast<std::size_t>(count) * groups);
+              rows.resize(static_cast<std::size_t>(count), code_row, groups);
             },
             [&](std::int64_t first, std::int64_t begin, std::int64_t end) {
               const auto part = std::span(values).subspan(static_cast<std::size_t>(begin * in),
@@ -245,12 +247,12 @@ class ShardWriter {
               tensor.source.read(first + begin, end - begin, part);
               const auto row = static_cast<std::size_t>(begin);
               quantise_affine_rows(part, *tensor.format,
-                                   {rows.bytes.data() + row * code_row, rows.scales.data() + row * groups,
+                                   {rows.codes.data() + row * code_row, rows.scales.data() + row * groups,
                                     rows.biases.data() + row * groups});
             },
             [&](std::int64_t first, std::int64_t) {
               const auto row = static_cast<std::uint64_t>(first);
-              file_.write(at + row * code_row, rows.bytes.data(), rows.bytes.size());
+              file_.write(at + row * code_row, rows.codes.data(), rows.codes.size());
               file_.write(scales_at + row * groups * 2, rows.scales.data(), rows.scales.size() * 2);
               file_.write(biases_at + row * groups * 2, rows.biases.data(), rows.biases.size() * 2);
             });
@@ -327,18 +329,16 @@ class ShardReader {
              [&](std::int64_t first, std::int64_t begin, std::int64_t end) {
                std::vector<float> values(static_cast<std::size_t>(in));
                StoredRows row;
-               row.bytes.resize(code_row);
-               row.scales.resize(groups);
-               row.biases.resize(groups);
+               row.resize(1, code_row, groups);
                for (std::int64_t r = begin; r < end; ++r) {
                  tensor.source.read(first + r, 1, values);
                  const auto at = static_cast<std::size_t>(first + r);
-                 std::memcpy(row.bytes.data(), codes.data + at * code_row, code_row);
+                 std::memcpy(row.codes.data(), codes.data + at * code_row, code_row);
                  std::memcpy(row.scales.data(), scales.data + at * groups * 2, groups * 2);
                  std::memcpy(row.biases.data(), biases.data + at * groups * 2, groups * 2);
                  std::int64_t worst = -1;
                  sums[static_cast<std::size_t>(r)] = compare_affine_rows(
-                     values, *tensor.format, {row.bytes.data(), row.scales.data(), row.biases.data()}, worst);
+                     values, *tensor.format, {row.codes.data(), row.scales.data(), row.biases.data()}, worst);
                  if (worst >= 0)
                    fail(tensor.name + ".weight", "weights within half a step of their source",
                         fmt::format("another one at row {}, column {}", first + r, worst));

@@ -8,20 +8,10 @@
 
 #include "base/error.h"
 #include "checkpoint/mapped_file.h"
+#include "tensor/element.h"
 
 namespace mererun {
 namespace {
-
-float element(const TensorEntry& tensor, std::int64_t index) {
-  if (tensor.dtype == DType::kF32) {
-    float value = 0;
-    std::memcpy(&value, tensor.data + index * 4, sizeof(value));
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, tensor.data + index * 2, sizeof(bits));
-  return tensor.dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-}
 
 /// The common case, as a loop that becomes vector code.
 void read_bf16(const std::byte* data, std::int64_t count, float* values) {
@@ -32,19 +22,7 @@ void read_bf16(const std::byte* data, std::int64_t count, float* values) {
   }
 }
 
-/// Whether every value is finite: a sum of value * 0 stays 0 unless one is not.
-bool all_finite(const float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(values[i])) return false;
-  }
-  return true;
-}
-
 }  // namespace
-
-bool is_convertible(DType dtype) {
-  return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32;
-}
 
 SourceRows rows_of(const TensorEntry& tensor) {
   SourceRows rows;
@@ -65,11 +43,12 @@ void SourceRows::read_row(std::int64_t row, float* values) const {
   if (tensor.dtype == DType::kBF16 && column_stride == 1) {
     read_bf16(tensor.data + first * 2, in, values);
   } else {
-    for (std::int64_t c = 0; c < in; ++c) values[c] = element(tensor, first + c * column_stride);
+    for (std::int64_t c = 0; c < in; ++c)
+      values[c] = element_f32(tensor.dtype, tensor.data, first + c * column_stride);
   }
-  if (all_finite(values, in)) return;
   const std::int64_t at =
       std::find_if(values, values + in, [](float v) { return !std::isfinite(v); }) - values;
+  if (at == in) return;
   throw Error(
       ErrorCode::kCorruptData,
       fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}", tensor.stored_name,

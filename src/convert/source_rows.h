@@ -43,7 +43,4 @@ struct SourceRows {
 /// A whole tensor as rows of its last axis; a vector is one row.
 SourceRows rows_of(const TensorEntry& tensor);
 
-/// Whether its values are floats that can be converted: BF16, F16 or F32.
-bool is_convertible(DType dtype);
-
 }  // namespace mererun

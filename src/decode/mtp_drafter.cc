@@ -35,7 +35,8 @@ TokenId MtpDrafter::propose(TensorView output, const DraftRequest& request, Posi
 
 TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* mask) {
   MtpHead& head = *model_.head();
-  const TensorView coarse = head.coarse_scores(output);
+  const TensorView input = head.output_input(output);
+  const TensorView coarse = head.coarse_scores(input);
   model_.ops().download(scores_.data(), coarse.data,
                         scores_.size() * sizeof(float));  // padding rows stay out
   for (std::size_t row = 0; row < scores_.size(); ++row) {
@@ -48,7 +49,7 @@ TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* m
   std::vector<std::int32_t> rows;
   for (const Candidate& candidate : shortlist) rows.push_back(candidate.index);
   if (rows.empty()) return -1;
-  const std::vector<float> exact = head.exact_scores(output, rows);
+  const std::vector<float> exact = head.exact_scores(input, rows);
   int best = -1;
   for (std::size_t j = 0; j < rows.size(); ++j) {
     if (!(exact[j] < std::numeric_limits<float>::infinity())) continue;  // NaN never wins

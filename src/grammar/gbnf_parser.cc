@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "grammar/code_points.h"
+#include "grammar/point_reader.h"
 #include "tokenizer/utf8.h"
 
 namespace mererun {
@@ -18,16 +19,15 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 constexpr int kMaxNesting = 200;
-constexpr std::uint32_t kEnd = ~std::uint32_t{0};
 
 bool is_name_character(std::uint32_t c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-class GbnfParser {
+class GbnfParser final : PointReader {
  public:
   GbnfParser(ExpressionPool& pool, std::string_view text)
-      : pool_(pool), points_(code_points_of(text, "grammar")) {}
+      : PointReader(text, "grammar", "grammar"), pool_(pool) {}
 
   RuleId parse() {
     skip_space();
@@ -43,7 +43,7 @@ class GbnfParser {
   }
 
  private:
-  [[noreturn]] void fail(std::string_view expected, std::string_view got) const {
+  [[noreturn]] void fail(std::string_view expected, std::string_view got) const override {
     const auto here = points_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, points_.size()));
     const auto line = 1 + std::count(points_.begin(), here, std::uint32_t{'\n'});
     const auto reversed = std::find(std::make_reverse_iterator(here), points_.rend(), std::uint32_t{'\n'});
@@ -51,27 +51,13 @@ class GbnfParser {
     fail_expected(ErrorCode::kInvalidArgument, fmt::format("grammar: line {}, column {}", line, column),
                   expected, got);
   }
-  std::string current_text() const {
-    if (at_ >= points_.size()) return "the end of the grammar";
-    std::string text = "\"";
-    append_utf8(static_cast<char32_t>(points_[at_]), text);
-    return text + "\"";
+  /// What stands here, for messages.
+  std::string found() const {
+    return peek() == kEnd ? "the end of the grammar" : fmt::format("\"{}\"", current_text());
   }
 
-  std::uint32_t peek(std::size_t ahead = 0) const {
-    return at_ + ahead < points_.size() ? points_[at_ + ahead] : kEnd;
-  }
-  std::uint32_t next() {
-    if (at_ >= points_.size()) fail("more", "the end of the grammar");
-    return points_[at_++];
-  }
-  bool take(char c) {
-    if (peek() != static_cast<std::uint32_t>(c)) return false;
-    ++at_;
-    return true;
-  }
   void expect(char c) {
-    if (!take(c)) fail(fmt::format("\"{}\"", c), current_text());
+    if (!take(c)) fail(fmt::format("\"{}\"", c), found());
   }
 
   void skip_space() {
@@ -115,9 +101,9 @@ class GbnfParser {
   void parse_rule() {
     const std::size_t begin = at_;
     const std::string name = parse_name();
-    if (name.empty()) fail("the name of a rule", current_text());
+    if (name.empty()) fail("the name of a rule", found());
     skip_space();
-    if (!take_definition_sign()) fail("\"::=\"", current_text());
+    if (!take_definition_sign()) fail("\"::=\"", found());
     const RuleId rule = rule_named(name);
     if (pool_.rule_body(rule)) {
       at_ = begin;
@@ -125,7 +111,7 @@ class GbnfParser {
     }
     skip_space();
     pool_.define(rule, parse_alternatives());
-    if (peek() != kEnd && !is_at_rule()) fail("a rule, or more of one", current_text());
+    if (peek() != kEnd && !is_at_rule()) fail("a rule, or more of one", found());
   }
 
   ExpressionId parse_alternatives() {
@@ -181,13 +167,10 @@ class GbnfParser {
   }
 
   int parse_number() {
-    if (peek() < '0' || peek() > '9') fail("a number", current_text());
-    std::int64_t value = 0;
-    while (peek() >= '0' && peek() <= '9') {
-      value = value * 10 + static_cast<int>(next() - '0');
-      if (value > ExpressionPool::kMaxCount)
-        fail(fmt::format("at most {}", ExpressionPool::kMaxCount), "a larger number");
-    }
+    if (!is_at_digit()) fail("a number", found());
+    const std::int64_t value = take_number(ExpressionPool::kMaxCount);
+    if (value > ExpressionPool::kMaxCount)
+      fail(fmt::format("at most {}", ExpressionPool::kMaxCount), "a larger number");
     return static_cast<int>(value);
   }
 
@@ -231,15 +214,8 @@ class GbnfParser {
     return is_negated ? set.complement() : set;
   }
 
-  std::uint32_t hex(int count) {
-    std::uint32_t value = 0;
-    for (int i = 0; i < count; ++i) {
-      const std::uint32_t c = next();
-      const bool is_digit = c >= '0' && c <= '9';
-      const bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'f';
-      if (!is_digit && !is_letter) fail(fmt::format("{} hexadecimal digits", count), "another character");
-      value = value * 16 + (is_digit ? c - '0' : (c | 0x20) - 'a' + 10);
-    }
+  std::uint32_t parse_code(int digits) {
+    const std::uint32_t value = hex(digits);
     if (!CodePointSet::all().contains(value)) fail("the number of a character", fmt::format("{:X}", value));
     return value;
   }
@@ -252,22 +228,20 @@ class GbnfParser {
       case 'n': return '\n';
       case 'r': return '\r';
       case 't': return '\t';
-      case 'x': return hex(2);
-      case 'u': return hex(4);
-      case 'U': return hex(8);
+      case 'x': return parse_code(2);
+      case 'u': return parse_code(4);
+      case 'U': return parse_code(8);
       case '\\':
       case '"':
       case '[':
       case ']':
       case '-':
       case '^': return escaped;
-      default: --at_; fail("an escape", current_text());
+      default: --at_; fail("an escape", found());
     }
   }
 
   ExpressionPool& pool_;
-  std::vector<std::uint32_t> points_;
-  std::size_t at_ = 0;
   int nesting_ = 0;
   std::map<std::string, RuleId> rules_;
 };

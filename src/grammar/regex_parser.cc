@@ -9,13 +9,12 @@
 
 #include "base/error.h"
 #include "grammar/code_points.h"
-#include "tokenizer/utf8.h"
+#include "grammar/point_reader.h"
 
 namespace mererun {
 namespace {
 
 constexpr int kMaxNesting = 200;
-constexpr std::uint32_t kNoPoint = ~std::uint32_t{0};
 
 const CodePointSet& digits() {
   static const CodePointSet kSet({{'0', '9'}});
@@ -44,12 +43,12 @@ const CodePointSet& line_ends() {
   return kSet;
 }
 
-class PatternParser {
+class PatternParser final : PointReader {
  public:
   PatternParser(ExpressionPool& pool, std::string_view pattern, CharacterEncoding encoding,
                 const CodePointSet& alphabet, std::string_view where)
-      : pool_(pool),
-        points_(code_points_of(pattern, where)),
+      : PointReader(pattern, where, "pattern"),
+        pool_(pool),
         encoding_(encoding),
         alphabet_(alphabet),
         where_(where) {}
@@ -69,26 +68,8 @@ class PatternParser {
   }
 
  private:
-  [[noreturn]] void fail(std::string_view expected, std::string_view got) const {
+  [[noreturn]] void fail(std::string_view expected, std::string_view got) const override {
     fail_expected(ErrorCode::kInvalidArgument, fmt::format("{}: character {}", where_, at_), expected, got);
-  }
-  std::string current_text() const {
-    std::string text;
-    if (at_ < points_.size()) append_utf8(static_cast<char32_t>(points_[at_]), text);
-    return text;
-  }
-
-  std::uint32_t peek(std::size_t ahead = 0) const {
-    return at_ + ahead < points_.size() ? points_[at_ + ahead] : kNoPoint;
-  }
-  bool take(char c) {
-    if (peek() != static_cast<std::uint32_t>(c)) return false;
-    ++at_;
-    return true;
-  }
-  std::uint32_t next() {
-    if (at_ >= points_.size()) fail("more", "the end of the pattern");
-    return points_[at_++];
   }
 
   ExpressionId set(const CodePointSet& characters) {
@@ -109,10 +90,10 @@ class PatternParser {
   void parse_terms(std::vector<ExpressionId>& parts) {
     for (;;) {
       const std::uint32_t c = peek();
-      if (c == kNoPoint || c == '|' || c == ')') return;
+      if (c == kEnd || c == '|' || c == ')') return;
       if (c == '$') {
         const std::uint32_t after = peek(1);
-        if (nesting_ == 0 && (after == kNoPoint || after == '|')) return;
+        if (nesting_ == 0 && (after == kEnd || after == '|')) return;
         fail("anchors only at the ends of the whole pattern", "$ inside");
       }
       if (c == '^') fail("anchors only at the ends of the whole pattern", "^ inside");
@@ -165,13 +146,10 @@ class PatternParser {
   std::optional<int> parse_bounds(std::optional<int>& max) {
     const std::size_t begin = at_;
     const auto number = [&]() -> std::optional<int> {
-      if (peek() < '0' || peek() > '9') return std::nullopt;
-      std::int64_t value = 0;
-      while (peek() >= '0' && peek() <= '9') {
-        value = value * 10 + static_cast<int>(next() - '0');
-        if (value > ExpressionPool::kMaxCount)
-          fail(fmt::format("at most {}", ExpressionPool::kMaxCount), "more");
-      }
+      if (!is_at_digit()) return std::nullopt;
+      const std::int64_t value = take_number(ExpressionPool::kMaxCount);
+      if (value > ExpressionPool::kMaxCount)
+        fail(fmt::format("at most {}", ExpressionPool::kMaxCount), "more");
       return static_cast<int>(value);
     };
     if (take('{')) {
@@ -203,18 +181,6 @@ class PatternParser {
     return body;
   }
 
-  std::uint32_t hex(int count) {
-    std::uint32_t value = 0;
-    for (int i = 0; i < count; ++i) {
-      const std::uint32_t c = next();
-      const bool is_digit = c >= '0' && c <= '9';
-      const bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'f';
-      if (!is_digit && !is_letter) fail(fmt::format("{} hexadecimal digits", count), "another character");
-      value = value * 16 + (is_digit ? c - '0' : (c | 0x20) - 'a' + 10);
-    }
-    return value;
-  }
-
   CodePointSet parse_escape(bool in_class) {
     const std::uint32_t c = next();
     switch (c) {
@@ -233,7 +199,7 @@ class PatternParser {
         if (in_class) return CodePointSet::one('\b');
         break;
       case '0':
-        if (peek() < '0' || peek() > '9') return CodePointSet::one(0);
+        if (!is_at_digit()) return CodePointSet::one(0);
         break;
       case 'x': return CodePointSet::one(hex(2));
       case 'u': return CodePointSet::one(parse_unicode_escape());
@@ -272,7 +238,7 @@ class PatternParser {
     while (!take(']')) {
       bool is_set = false;
       const CodePointSet first = class_member(is_set);
-      if (!is_set && peek() == '-' && peek(1) != ']' && peek(1) != kNoPoint) {
+      if (!is_set && peek() == '-' && peek(1) != ']' && peek(1) != kEnd) {
         ++at_;
         bool is_last_set = false;
         const CodePointSet last = class_member(is_last_set);
@@ -303,8 +269,6 @@ class PatternParser {
   }
 
   ExpressionPool& pool_;
-  std::vector<std::uint32_t> points_;
-  std::size_t at_ = 0;
   int nesting_ = 0;
   CharacterEncoding encoding_;
   const CodePointSet& alphabet_;

@@ -101,7 +101,6 @@ class SchemaReader {
   std::string place(const std::string& pointer) const { return where_ + ": " + pointer; }
 
  private:
-  friend struct SchemaKeywords;
   void apply(const SchemaPlace& place, std::vector<ValueRules>& alternatives, int depth);
   void apply_branches(const SchemaPlace& place, std::vector<ValueRules>& alternatives, int depth);
   SchemaPlace resolve(const SchemaPlace& reference) const;

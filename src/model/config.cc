@@ -338,6 +338,10 @@ std::string_view name_of(LayerKind kind) {
   return kind == LayerKind::kDeltaNet ? "linear_attention" : "full_attention";
 }
 
+bool FlashConfig::has_ngrams_at(int layer) const {
+  return std::find(ngram_layers.begin(), ngram_layers.end(), layer) != ngram_layers.end();
+}
+
 int ModelConfig::count(LayerKind kind) const {
   return static_cast<int>(std::count(kinds.begin(), kinds.end(), kind));
 }

@@ -91,6 +91,7 @@ struct FlashConfig {
   int ngram_past() const { return (ngram_conv_kernel - 1) * ngram_size; }  // rows the convolution looks back
   int budget_blocks() const { return indexer_budget / indexer_compress_ratio; }
   bool has_ngrams() const { return !ngram_layers.empty(); }
+  bool has_ngrams_at(int layer) const;
 };
 
 /// The checked numbers of config.json and generation_config.json. Every dimension is positive and in range,

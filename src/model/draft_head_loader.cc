@@ -45,9 +45,7 @@ LinearSource bind_shortlist(TensorBinder& binder, const HostWeights& weights, co
     binder.problem(
         fmt::format("{}.weight: expected a compact draft vocabulary beside it, got none for {} tokens",
                     module, weights.config.vocabulary));
-    for (const char* part : {".weight", ".scales", ".biases"}) {
-      if (const TensorEntry* tensor = binder.find(module + part)) binder.take(*tensor);
-    }
+    binder.ignore(module);
     return {};
   }
   LinearSource source = binder.matrix(module, head.vocabulary->padded_rows(), weights.config.hidden);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/weight_tables.h"
+#include "tensor/element.h"
 
 namespace mererun {
 

@@ -150,11 +150,10 @@ void bind_flash_head(LayerBinder& layers, const std::string& prefix, const LoadO
   head.flash = std::make_shared<HostFlashHead>();
   head.flash->norm_span = options.head_norm_span;
   layers.bind_matrices(prefix, flash_head_matrices(config), *head.flash);
-  layers.bind_norm(prefix + "pre_fc_norm_embedding.weight", config.hidden, head.pre_fc_norm_embedding);
-  layers.bind_norm(prefix + "pre_fc_norm_hidden.weight", config.residual_dim(), head.pre_fc_norm_hidden);
+  layers.bind_vectors(prefix, flash_head_vectors(config), head);
   const std::string mixer = prefix + "hyper_connection_mixer.";
   bind_stream_mixer(layers, mixer, head.flash->mixer);
-  layers.ignore(mixer + "block_inject_weight");
+  layers.binder().ignore(mixer + "block_inject_weight");
 }
 
 }  // namespace mererun

@@ -51,5 +51,11 @@ inline std::array<MatrixRow<HostFlashHead>, 2> flash_head_matrices(const ModelCo
   return {{{"fc_embedding", &HostFlashHead::fc_embedding, c.hidden, c.hidden},
            {"fc_hidden", &HostFlashHead::fc_hidden, c.hidden, c.hidden}}};
 }
+inline std::array<VectorRow<HostDraftHead>, 2> flash_head_vectors(const ModelConfig& c) {
+  return {
+      {{"pre_fc_norm_embedding.weight", &HostDraftHead::pre_fc_norm_embedding, VectorKind::kNorm, c.hidden},
+       {"pre_fc_norm_hidden.weight", &HostDraftHead::pre_fc_norm_hidden, VectorKind::kNorm,
+        c.residual_dim()}}};
+}
 
 }  // namespace mererun

@@ -47,7 +47,7 @@ class TrunkLoader {
     if (config.flash) {
       weights_.final_mixer = std::make_shared<HostHyperConnection>();
       bind_stream_mixer(layers_, "hyper_connection_mixer.", *weights_.final_mixer);
-      layers_.ignore("hyper_connection_mixer.block_inject_weight");
+      binder_.ignore("hyper_connection_mixer.block_inject_weight");
     } else {
       layers_.bind_norm("norm.weight", config.hidden, weights_.final_norm);
     }
@@ -77,9 +77,7 @@ class TrunkLoader {
     HostLayer& layer = weights_.layers[static_cast<std::size_t>(index)];
     layers_.bind_layer(prefix, kind, layer);
     if (!weights_.config.flash) return;
-    const std::vector<int>& ngrams = weights_.config.flash->ngram_layers;
-    const bool has_ngram = std::find(ngrams.begin(), ngrams.end(), index) != ngrams.end();
-    bind_flash_layer(layers_, prefix, kind, has_ngram, options_, layer);
+    bind_flash_layer(layers_, prefix, kind, weights_.config.flash->has_ngrams_at(index), options_, layer);
   }
 
   /// The output matrix is its own if the file holds one, unless it repeats the embedding of a tied model.

@@ -70,10 +70,7 @@ class Walk {
 
   void flash_head(const HostDraftHead& head) const {
     matrices("mtp.", flash_head_matrices(config_), *head.flash);
-    if (vector_) {
-      vector_("mtp.pre_fc_norm_embedding.weight", head.pre_fc_norm_embedding);
-      vector_("mtp.pre_fc_norm_hidden.weight", head.pre_fc_norm_hidden);
-    }
+    vectors("mtp.", flash_head_vectors(config_), head);
     mixer("mtp.hyper_connection_mixer.", head.flash->mixer);
   }
 

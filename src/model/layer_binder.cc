@@ -11,12 +11,6 @@ void LayerBinder::bind_norm(const std::string& name, int length, std::vector<flo
   if (!weight.empty()) norms_.push_back({name, &weight});
 }
 
-void LayerBinder::ignore(const std::string& module) {
-  for (const char* part : {".weight", ".scales", ".biases"}) {
-    if (const TensorEntry* tensor = binder_.find(module + part)) binder_.take(*tensor);
-  }
-}
-
 NormConvention settle_measured_norms(std::span<const StoredNorm> norms, std::optional<NormConvention> stated,
                                      std::string_view whose, LoadReport& report) {
   std::vector<NormStatistics> each(norms.size());

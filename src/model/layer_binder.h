@@ -46,8 +46,6 @@ class LayerBinder {
       weights.*row.field = bind_vector(prefix, row.tensor, row.kind, row.length, weights.*row.field);
   }
   void bind_norm(const std::string& name, int length, std::vector<float>& weight);
-  /// Takes the tensors of a matrix that is known and not used, if they are there.
-  void ignore(const std::string& module);
 
   TensorBinder& binder() { return binder_; }
   const ModelConfig& config() const { return config_; }

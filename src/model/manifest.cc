@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config_json.h"
+#include "model/host_weights.h"
 #include "model/json_fields.h"
 
 namespace mererun {
@@ -107,6 +108,13 @@ ModelManifest read_manifest(const Json& document, std::string_view where) {
 }
 
 }  // namespace
+
+void ModelManifest::apply_to(LoadOptions& options) const {
+  options.norm_convention = norm_convention;
+  options.mtp_norm_convention = mtp_norm_convention;
+  options.head_norm_span = head_norm_span.value_or(options.head_norm_span);
+  options.draft_vocabulary = draft_vocabulary;
+}
 
 ModelManifest parse_manifest(std::string_view json, std::string_view where) {
   return read_manifest(parse_json_object(json, where), where);

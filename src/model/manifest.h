@@ -13,6 +13,8 @@
 
 namespace mererun {
 
+struct LoadOptions;
+
 /// Where a set of files comes from.
 struct RepositoryRevision {
   std::string repository;
@@ -38,6 +40,9 @@ struct ModelManifest {
   std::optional<std::vector<TokenRange>> draft_vocabulary;
   std::optional<HeadNormSpan> head_norm_span;  // Flash-Next
   std::optional<bool> expects_retrieval;       // whether qualification asks the long-context question
+
+  /// Sets the options that a mererun.json can state: norm conventions, the head's norm, draft vocabulary.
+  void apply_to(LoadOptions& options) const;
 };
 
 /// Errors: kCorruptData for bad JSON, a wrong type, a path that leaves the folder or a bad checksum;

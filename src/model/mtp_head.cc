@@ -52,23 +52,22 @@ TensorView MtpHead::draft_logits(TensorView output) {
   const TensorView all = activations_.logits(output.rows);
   const TensorView out = make_view(all.data, DType::kF32, output.rows, o.head->out());
   const LinearParams::Target target{o.head.get(), out, {}};
-  ops_.linear({.x = form_.head_output_input(output), .targets = {&target, 1}});
+  ops_.linear({.x = output_input(output), .targets = {&target, 1}});
   return out;
 }
 
-TensorView MtpHead::coarse_scores(TensorView output) {
+TensorView MtpHead::coarse_scores(TensorView input) {
   const LinearHandle& shortlist = weights_.head->output.shortlist;
-  MERERUN_CHECK(shortlist != nullptr && output.rows == 1, "one row, and a shortlist");
+  MERERUN_CHECK(shortlist != nullptr && input.rows == 1, "one row, and a shortlist");
   const TensorView out = make_view(activations_.logits(1).data, DType::kF32, 1, shortlist->out());
   const LinearParams::Target target{shortlist.get(), out, {}};
-  ops_.linear({.x = form_.head_output_input(output), .targets = {&target, 1}});
+  ops_.linear({.x = input, .targets = {&target, 1}});
   return out;
 }
 
-std::vector<float> MtpHead::exact_scores(TensorView output, std::span<const std::int32_t> rows) {
+std::vector<float> MtpHead::exact_scores(TensorView input, std::span<const std::int32_t> rows) {
   const LinearHandle& head = weights_.head->output.head;
   const int n = static_cast<int>(rows.size());
-  const TensorView input = form_.head_output_input(output);
   const TensorView ids = make_view(activations_.ids(n).data, DType::kI32, 1, n);
   const TensorView scratch = make_view(activations_.logits(1).data, DType::kF32, 1, head->out());
   const TensorView out = make_view(activations_.pair(1).data, DType::kF32, 1, n);

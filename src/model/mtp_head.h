@@ -32,12 +32,15 @@ class MtpHead {
   TensorView forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
                      KvCache& cache);
 
+  /// What the output matrices multiply, [n, H] f32, of output rows; valid until it is asked for again.
+  TensorView output_input(TensorView output) { return form_.head_output_input(output); }
   /// Scores [rows, R] over the draft vocabulary (compact rows), padding included.
   TensorView draft_logits(TensorView output);
-  /// Coarse scores [1, padded rows] of the 2-bit shortlist matrix for one output row. Needs a shortlist.
-  TensorView coarse_scores(TensorView output);
-  /// Exact scores of single compact rows for one output row, with the bits of draft_logits.
-  std::vector<float> exact_scores(TensorView output, std::span<const std::int32_t> rows);
+  /// Coarse scores [1, padded rows] of the 2-bit shortlist matrix for one row of output_input. Needs a
+  /// shortlist.
+  TensorView coarse_scores(TensorView input);
+  /// Exact scores of single compact rows for the same row of output_input, with the bits of draft_logits.
+  std::vector<float> exact_scores(TensorView input, std::span<const std::int32_t> rows);
   /// Best-scoring token of each row: largest value, lowest compact id on ties, padding excluded; -1 if a row
   /// holds a NaN.
   std::vector<TokenId> argmax_tokens(TensorView output);

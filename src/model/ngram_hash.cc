@@ -4,20 +4,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/split_mix.h"
 
 namespace mererun {
 
 namespace {
-
-constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15ULL;
-
-/// SplitMix64's step and finaliser (Steele, Lea, Flood 2014).
-std::uint64_t mix(std::uint64_t z) {
-  z += kGolden;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
 
 bool is_prime(std::int64_t n) {
   if (n < 2) return false;
@@ -41,9 +32,10 @@ NgramBuffers make_ngram_buffers(const FlashConfig& config, int vocabulary) {
   // Products of an id and a multiplier stay below 2^63.
   const auto half = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / vocabulary / 2);
   for (int i = 0; i < config.ngram_size; ++i) {
-    const std::uint64_t z =
-        static_cast<std::uint64_t>(config.ngram_seed) + kGolden * (static_cast<std::uint64_t>(i) + 1);
-    buffers.multipliers.push_back(static_cast<std::int64_t>(2 * (mix(z) % half) + 1));
+    // A generator of its own for each position, of which the first number is taken.
+    const std::uint64_t state = static_cast<std::uint64_t>(config.ngram_seed) +
+                                kSplitMixIncrement * (static_cast<std::uint64_t>(i) + 2);
+    buffers.multipliers.push_back(static_cast<std::int64_t>(2 * (split_mix(state) % half) + 1));
   }
   return buffers;
 }

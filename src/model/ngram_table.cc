@@ -3,23 +3,9 @@
 #include <cstring>
 
 #include "kernels/numerics.h"
+#include "tensor/element.h"
 
 namespace mererun {
-
-namespace {
-
-float element(DType dtype, const std::byte* data, int index) {
-  if (dtype == DType::kF32) {
-    float value = 0;
-    std::memcpy(&value, data + 4 * static_cast<std::ptrdiff_t>(index), sizeof value);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, data + 2 * static_cast<std::ptrdiff_t>(index), sizeof bits);
-  return dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-}
-
-}  // namespace
 
 NgramTable::NgramTable(const FlashConfig& config, const HostNgramTable& host)
     : width_(host.width),
@@ -29,15 +15,15 @@ NgramTable::NgramTable(const FlashConfig& config, const HostNgramTable& host)
 
 void NgramTable::widen(const std::byte* row, float* out) const {
   if (format_.format == WeightFormat::kDense) {
-    for (int i = 0; i < width_; ++i) out[i] = element(format_.dtype, row, i);
+    for (int i = 0; i < width_; ++i) out[i] = element_f32(format_.dtype, row, i);
     return;
   }
   const std::byte* scales = row + format_.weight_row_bytes();
   const std::byte* biases = scales + format_.scale_row_bytes();
   const std::uint64_t mask = (1u << format_.bits) - 1;
   for (int i = 0; i < width_; i += 8, row += format_.bits) {  // eight codes fill `bits` whole bytes
-    const float s = element(format_.dtype, scales, i / format_.group);
-    const float b = element(format_.dtype, biases, i / format_.group);
+    const float s = element_f32(format_.dtype, scales, i / format_.group);
+    const float b = element_f32(format_.dtype, biases, i / format_.group);
     std::uint64_t window = 0;
     std::memcpy(&window, row, static_cast<std::size_t>(format_.bits));
     for (int j = 0; j < 8; ++j)

@@ -203,12 +203,7 @@ ResolvedModel resolve_model(const ModelRequest& request, const ModelSurroundings
 LoadOptions ResolvedModel::load_options() const {
   LoadOptions options;
   options.companions = companions;
-  if (manifest) {
-    options.norm_convention = manifest->norm_convention;
-    options.mtp_norm_convention = manifest->mtp_norm_convention;
-    if (manifest->head_norm_span) options.head_norm_span = *manifest->head_norm_span;
-    options.draft_vocabulary = manifest->draft_vocabulary;
-  }
+  if (manifest) manifest->apply_to(options);
   return options;
 }
 

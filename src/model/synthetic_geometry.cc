@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
+
 #include "base/error.h"
 #include "model/synthetic_table.h"
 #include "model/synthetic_weights.h"
@@ -53,28 +56,28 @@ SyntheticGeometry ornith_35b() {
   return {.name = "ornith-35b", .config = c};
 }
 
-SyntheticGeometry small_dense() {
-  ModelConfig c = common("qwen3_5", Family::kDense);
+/// What the small ones share.
+ModelConfig small(std::string model_type, Family family) {
+  ModelConfig c = common(std::move(model_type), family);
   c.layers = 8;
-  c.hidden = 512;
   c.vocabulary = 8192;
   c.heads = 4;
   c.kv_heads = 1;
   c.linear_key_heads = 2;
   c.linear_value_heads = 4;
+  return c;
+}
+
+SyntheticGeometry small_dense() {
+  ModelConfig c = small("qwen3_5", Family::kDense);
+  c.hidden = 512;
   c.intermediate = 1280;
   return {.name = "small-dense", .config = c, .width = 8, .width_cap = 9};
 }
 
 SyntheticGeometry small_moe() {
-  ModelConfig c = common("qwen3_5_moe", Family::kMoe);
-  c.layers = 8;
+  ModelConfig c = small("qwen3_5_moe", Family::kMoe);
   c.hidden = 384;
-  c.vocabulary = 8192;
-  c.heads = 4;
-  c.kv_heads = 1;
-  c.linear_key_heads = 2;
-  c.linear_value_heads = 4;
   c.experts = 32;
   c.experts_per_token = 4;
   c.moe_intermediate = 64;
@@ -128,8 +131,10 @@ SyntheticGeometry small_flash() {
   return {.name = "small-flash", .config = c, .certified_width = 32};
 }
 
+constexpr std::array kMakers = {q38_27b, ornith_35b, flash_next, small_dense, small_moe, small_flash};
+
 SyntheticGeometry find(std::string_view name) {
-  for (SyntheticGeometry (*make)() : {q38_27b, ornith_35b, flash_next, small_dense, small_moe, small_flash}) {
+  for (const auto make : kMakers) {
     SyntheticGeometry geometry = make();
     if (geometry.name == name) return geometry;
   }
@@ -142,7 +147,9 @@ SyntheticGeometry find(std::string_view name) {
 }  // namespace
 
 std::vector<std::string> synthetic_geometry_names() {
-  return {"q38-27b", "ornith-35b", "flash-next", "small-dense", "small-moe", "small-flash"};
+  std::vector<std::string> names;
+  for (const auto make : kMakers) names.push_back(make().name);
+  return names;
 }
 
 SyntheticGeometry make_synthetic_geometry(std::string_view name, std::optional<int> layers,

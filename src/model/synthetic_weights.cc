@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/split_mix.h"
 #include "base/thread_pool.h"
 #include "device/buffer.h"
 #include "model/flash_tables.h"
@@ -64,8 +65,8 @@ class Maker {
       w.final_norm = ones(config_.hidden);
     }
     for (int i = 0; i < config_.layers; ++i)
-      w.layers.push_back(
-          layer(fmt::format("layers.{}.", i), config_.kinds[static_cast<std::size_t>(i)], has_ngram(i)));
+      w.layers.push_back(layer(fmt::format("layers.{}.", i), config_.kinds[static_cast<std::size_t>(i)],
+                               config_.flash && config_.flash->has_ngrams_at(i)));
     HostDraftHead head;
     if (config_.flash) {
       flash_head(head);
@@ -97,12 +98,6 @@ class Maker {
   std::shared_ptr<const void> memory() const { return arena_; }
 
  private:
-  bool has_ngram(int layer) const {
-    if (!config_.flash) return false;
-    const std::vector<int>& layers = config_.flash->ngram_layers;
-    return std::find(layers.begin(), layers.end(), layer) != layers.end();
-  }
-
   LinearSource matrix(std::string name, int experts, int out, int in, int bits) {
     LinearSource source{.name = std::move(name),
                         .format = WeightFormat::kAffine,
@@ -160,8 +155,7 @@ class Maker {
   void flash_head(HostDraftHead& head) {
     head.flash = std::make_shared<HostFlashHead>();
     bind(*head.flash, flash_head_matrices(config_), "mtp.", kBits);
-    head.pre_fc_norm_embedding = ones(config_.hidden);
-    head.pre_fc_norm_hidden = ones(config_.residual_dim());
+    for (const auto& row : flash_head_vectors(config_)) head.*row.field = ones(row.length);
     mixer(head.flash->mixer, "mtp.hyper_connection_mixer.");
   }
 
@@ -262,11 +256,8 @@ class Maker {
 }  // namespace
 
 std::uint64_t synthetic_bits(std::uint64_t seed, std::uint64_t index) {
-  // The finaliser of SplitMix64 (Steele, Lea, Flood 2014), over a counter.
-  std::uint64_t z = (seed * 0xD1342543DE82EF95ULL + index + 1) * 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
+  // SplitMix64 over a counter, whose start depends on the seed.
+  return split_mix((seed * 0xD1342543DE82EF95ULL + index + 1) * kSplitMixIncrement);
 }
 
 SyntheticWeights make_synthetic_weights(const ModelConfig& config, std::uint64_t seed) {

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
-#include "tensor/dtype.h"
+#include "tensor/element.h"
 
 namespace mererun {
 
@@ -33,19 +32,10 @@ bool has_leading(const TensorEntry& tensor, const std::vector<std::int64_t>& lea
 
 }  // namespace
 
-bool is_float(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32; }
-
 std::vector<float> widen(const TensorEntry& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
-  if (tensor.dtype == DType::kF32) {
-    if (!values.empty()) std::memcpy(values.data(), tensor.data, values.size() * sizeof(float));
-    return values;
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, tensor.data + 2 * i, sizeof(bits));
-    values[i] = tensor.dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = element_f32(tensor.dtype, tensor.data, static_cast<std::int64_t>(i));
   return values;
 }
 
@@ -63,6 +53,12 @@ bool TensorBinder::has_prefix(std::string_view prefix) const {
 }
 
 void TensorBinder::take(const TensorEntry& tensor) { used_.insert(&tensor); }
+
+void TensorBinder::ignore(const std::string& module) {
+  for (const char* part : {".weight", ".scales", ".biases"}) {
+    if (const TensorEntry* tensor = find(module + part)) take(*tensor);
+  }
+}
 
 const TensorEntry* TensorBinder::required(const std::string& name, std::string_view expected) {
   const TensorEntry* tensor = find(name);

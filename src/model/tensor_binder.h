@@ -45,6 +45,8 @@ class TensorBinder {
                             std::span<const std::vector<std::int64_t>> also = {});
   /// Marks a tensor as used without binding it.
   void take(const TensorEntry& tensor);
+  /// Takes the tensors of a matrix that is known and not used, if they are there.
+  void ignore(const std::string& module);
   void problem(std::string text) { problems_->push_back(std::move(text)); }
 
   /// Lists every tensor with one of these name prefixes that nothing took as a problem. Vision tensors are
@@ -69,7 +71,5 @@ class TensorBinder {
 
 /// Widens a BF16, F16 or F32 tensor to f32.
 std::vector<float> widen(const TensorEntry& tensor);
-/// Whether a dtype is one that weights may have unquantised.
-bool is_float(DType dtype);
 
 }  // namespace mererun

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -13,16 +11,15 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "engine/model_listing.h"
+#include "tests/support/file_text.h"
 
 namespace mererun {
 
 namespace {
 
-std::string documentation() {
-  std::ifstream stream(MERERUN_SOURCE_DIR "/docs/options.md");
-  EXPECT_TRUE(stream.good());
-  return std::string(std::istreambuf_iterator<char>(stream), {});
-}
+using testing::file_text;
+
+std::string documentation() { return file_text(MERERUN_SOURCE_DIR "/docs/options.md"); }
 
 std::set<std::string> names_in(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
@@ -79,12 +76,6 @@ TEST(OptionsPage, NamesExactlyTheVariables) {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream stream(path);
-  EXPECT_TRUE(stream.good()) << path;
-  return std::string(std::istreambuf_iterator<char>(stream), {});
-}
-
 /// README, CONTRIBUTING and every page of docs.
 std::vector<fs::path> documents() {
   const fs::path source = MERERUN_SOURCE_DIR;
@@ -99,7 +90,7 @@ std::vector<fs::path> documents() {
 template <typename Visit>
 void for_each_span(const fs::path& path, const Visit& visit) {
   static const std::regex kSpan("`([^`]+)`");
-  std::istringstream lines(text_of(path));
+  std::istringstream lines(file_text(path));
   for (std::string line; std::getline(lines, line);) {
     for (std::sregex_iterator match(line.begin(), line.end(), kSpan), end; match != end; ++match)
       visit(match->str(1), line);
@@ -132,9 +123,10 @@ TEST(Documents, VariablesExist) {
   std::set<std::string> real(names.begin(), names.end());
   real.insert("MERERUN_GOLDEN_DIR");
   const fs::path source = MERERUN_SOURCE_DIR;
-  const std::string build = text_of(source / "CMakeLists.txt") + text_of(source / "CMakePresets.json");
+  const std::string build = file_text(source / "CMakeLists.txt") + file_text(source / "CMakePresets.json");
   for (const fs::path& path : documents()) {
-    for (const std::string& name : names_in(text_of(path), "\\b(MERERUN_[A-Z0-9_]*[A-Z0-9])\\b(?!\\.json)")) {
+    for (const std::string& name :
+         names_in(file_text(path), "\\b(MERERUN_[A-Z0-9_]*[A-Z0-9])\\b(?!\\.json)")) {
       EXPECT_TRUE(real.contains(name) || build.find(name) != std::string::npos) << path << ": " << name;
     }
   }
@@ -147,7 +139,7 @@ std::set<std::string> all_tests() {
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(MERERUN_SOURCE_DIR) / "tests")) {
     const auto extension = entry.path().extension();
     if (extension != ".cc" && extension != ".cu") continue;
-    const std::string text = text_of(entry.path());
+    const std::string text = file_text(entry.path());
     for (std::sregex_iterator match(text.begin(), text.end(), kTest), end; match != end; ++match) {
       tests.insert(match->str(1));
       tests.insert(match->str(1) + "." + match->str(2));
@@ -187,7 +179,7 @@ TEST(Documents, FilesExist) {
 
 TEST(ModelsPage, ListsExactlyTheKnownIds) {
   std::set<std::string> listed =
-      names_in(text_of(fs::path(MERERUN_SOURCE_DIR) / "docs/models.md"),
+      names_in(file_text(fs::path(MERERUN_SOURCE_DIR) / "docs/models.md"),
                "\n\\| `([a-z0-9-]+)`(?: \\(bundled\\))? \\| (?:dense|MoE|the same|Flash)");
   std::set<std::string> real;
   for (const ListedModel& model : list_models({}, true).models) real.insert(model.id);

@@ -2,31 +2,26 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <sstream>
 #include <string>
+
+#include "tests/support/file_text.h"
 
 namespace mererun {
 
 namespace {
 
 namespace fs = std::filesystem;
+using testing::file_text;
 
 const fs::path kSource = MERERUN_SOURCE_DIR;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  EXPECT_TRUE(stream.good()) << path;
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 /// All sources as one text, string literals that follow each other joined.
 std::string sources() {
   std::string all;
   for (const auto& entry : fs::recursive_directory_iterator(kSource / "src")) {
-    if (entry.path().extension() == ".cc") all += text_of(entry.path());
+    if (entry.path().extension() == ".cc") all += file_text(entry.path());
   }
   std::string joined;
   for (std::size_t at = 0; at < all.size(); ++at) {
@@ -44,7 +39,7 @@ std::string sources() {
 
 TEST(TroubleshootingPage, ItsMessagesAreInTheProgram) {
   const std::string program = sources();
-  std::istringstream page(text_of(kSource / "docs" / "troubleshooting.md"));
+  std::istringstream page(file_text(kSource / "docs" / "troubleshooting.md"));
   static const std::regex kSpan("`([^`]+)`");
   int seen = 0;
   for (std::string line; std::getline(page, line);) {

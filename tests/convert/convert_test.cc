@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -16,6 +14,7 @@
 #include "model/host_weights.h"
 #include "model/manifest.h"
 #include "tests/support/affine_quantise.h"
+#include "tests/support/file_text.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -31,11 +30,6 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 ConversionOptions options_for(const fs::path& source, const fs::path& output) {
   ConversionOptions options;
   options.source = source;
@@ -47,10 +41,7 @@ ConversionOptions options_for(const fs::path& source, const fs::path& output) {
 LoadOptions manifest_options(const fs::path& folder) {
   const std::optional<ModelManifest> manifest = load_manifest(folder);
   LoadOptions options;
-  if (!manifest) return options;
-  options.norm_convention = manifest->norm_convention;
-  options.mtp_norm_convention = manifest->mtp_norm_convention;
-  options.draft_vocabulary = manifest->draft_vocabulary;
+  if (manifest) manifest->apply_to(options);
   return options;
 }
 
@@ -62,15 +53,6 @@ Error error_of(const std::function<void()>& action) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return Error(ErrorCode::kInternal, "nothing was thrown");
-}
-
-/// All files of a folder with their bytes.
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = text_of(entry.path());
-  }
-  return files;
 }
 
 class Convert : public ::testing::Test {
@@ -109,6 +91,16 @@ class Convert : public ::testing::Test {
         ASSERT_EQ(got[k], is_exact ? want[k] : bf16_to_f32(f32_to_bf16(want[k]))) << group << " " << k;
     });
     EXPECT_EQ(next, vectors.size());
+  }
+
+  void expect_faithful_in_layouts(TinySpec spec, std::initializer_list<TinyExperts> layouts) {
+    for (const TinyExperts layout : layouts) {
+      spec.expert_layout = spec.head_expert_layout = layout;
+      const fs::path from = source(spec);
+      fs::remove_all(output());
+      convert_checkpoint(options_for(from, output()));
+      expect_faithful(spec, from, output());
+    }
   }
 
   static void expect_quantised(const LinearSource& from, const LinearSource& to, const TinySpec& spec) {
@@ -150,29 +142,14 @@ TEST_F(Convert, HuggingFaceDense) {
 }
 
 TEST_F(Convert, HuggingFaceMoeInEveryExpertLayout) {
-  for (const TinyExperts layout :
-       {TinyExperts::kFused, TinyExperts::kTransposed, TinyExperts::kPerExpert, TinyExperts::kStacked}) {
-    TinySpec spec = hugging_face(tiny_moe());
-    spec.expert_layout = layout;
-    spec.head_expert_layout = layout;
-    const fs::path from = source(spec);
-    fs::remove_all(output());
-    convert_checkpoint(options_for(from, output()));
-    expect_faithful(spec, from, output());
-  }
+  expect_faithful_in_layouts(hugging_face(tiny_moe()), {TinyExperts::kFused, TinyExperts::kTransposed,
+                                                        TinyExperts::kPerExpert, TinyExperts::kStacked});
 }
 
 TEST_F(Convert, ExpertsAsWideAsTheModelInBothAxisOrders) {
-  for (const TinyExperts layout : {TinyExperts::kFused, TinyExperts::kTransposed}) {
-    TinySpec spec = hugging_face(tiny_moe());
-    spec.moe_intermediate = spec.hidden;
-    spec.expert_layout = layout;
-    spec.head_expert_layout = layout;
-    const fs::path from = source(spec);
-    fs::remove_all(output());
-    convert_checkpoint(options_for(from, output()));
-    expect_faithful(spec, from, output());
-  }
+  TinySpec spec = hugging_face(tiny_moe());
+  spec.moe_intermediate = spec.hidden;
+  expect_faithful_in_layouts(spec, {TinyExperts::kFused, TinyExperts::kTransposed});
 }
 
 TEST_F(Convert, MlxLayoutInBf16WithTheHeadBesideIt) {
@@ -213,7 +190,7 @@ TEST_F(Convert, ShardsAreSplitAndIndexed) {
   const ConversionReport report = convert_checkpoint(options);
   EXPECT_GT(report.shards, 3);
   expect_faithful(spec, from, output());
-  const Json index = Json::parse(text_of(output() / "model.safetensors.index.json"));
+  const Json index = Json::parse(file_text(output() / "model.safetensors.index.json"));
   const Checkpoint result = Checkpoint::open(output());
   EXPECT_EQ(index["metadata"]["total_size"], result.tensor_bytes());
   EXPECT_EQ(index["weight_map"].size(), result.tensors().size());
@@ -227,7 +204,7 @@ TEST_F(Convert, ThreadsAndShardsChangeNoByteOfATensor) {
   options.output = folder_ / "again";
   options.threads = 1;
   convert_checkpoint(options);
-  EXPECT_EQ(contents(output()), contents(options.output));
+  EXPECT_EQ(folder_files(output()), folder_files(options.output));
 }
 
 TEST_F(Convert, TheManifestNamesEveryFileWithItsHash) {
@@ -243,7 +220,7 @@ TEST_F(Convert, TheManifestNamesEveryFileWithItsHash) {
   EXPECT_EQ(manifest.id, "my-model");
   EXPECT_EQ(manifest.target.repository, "org/model");
   EXPECT_EQ(manifest.expects_retrieval, false);
-  std::map<std::string, std::string> files = contents(output());
+  std::map<std::string, std::string> files = folder_files(output());
   files.erase("mererun.json");
   ASSERT_EQ(manifest.files.size(), files.size());
   for (const ModelManifest::File& file : manifest.files) {
@@ -293,7 +270,7 @@ TEST_F(Convert, MixedRecipesAreWrittenIntoTheConfig) {
   EXPECT_TRUE(report.is_loadable);
   ASSERT_EQ(report.precisions.size(), 2u);
   EXPECT_LT(report.precisions.at({6, 64}).relative(), report.precisions.at({3, 64}).relative());
-  const Json quantization = Json::parse(text_of(output() / "config.json"))["quantization"];
+  const Json quantization = Json::parse(file_text(output() / "config.json"))["quantization"];
   EXPECT_EQ(quantization["bits"], 3);
   EXPECT_EQ(quantization["language_model.lm_head"]["bits"], 6);
   EXPECT_EQ(quantization["language_model.model.layers.0.mlp.down_proj"]["bits"], 6);
@@ -320,7 +297,7 @@ TEST_F(Convert, VisionTensorsAreLeftOut) {
   });
   const ConversionReport report = convert_checkpoint(options_for(from, output()));
   EXPECT_EQ(report.vision_tensors, 1);
-  EXPECT_FALSE(Json::parse(text_of(output() / "config.json")).contains("vision_config"));
+  EXPECT_FALSE(Json::parse(file_text(output() / "config.json")).contains("vision_config"));
 }
 
 TEST_F(Convert, RefusesNanNamingTheElement) {

@@ -10,11 +10,10 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
-#include <iterator>
-#include <map>
 
 #include "base/error.h"
 #include "convert/convert.h"
+#include "tests/support/file_text.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -24,16 +23,6 @@ namespace {
 
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-std::map<std::string, std::string> contents(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream stream(entry.path(), std::ios::binary);
-    files[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(stream), {}};
-  }
-  return files;
-}
 
 class InterruptedConvert : public ::testing::Test {
  protected:
@@ -51,7 +40,7 @@ class InterruptedConvert : public ::testing::Test {
   fs::path work() const { return options_.output.string() + ".converting"; }
 
   void expect_same_as_whole() {
-    EXPECT_EQ(contents(options_.output), contents(folder_ / "whole"));
+    EXPECT_EQ(folder_files(options_.output), folder_files(folder_ / "whole"));
     EXPECT_FALSE(fs::exists(work()));
   }
 

@@ -90,7 +90,7 @@ TEST(DraftVocabularyRule, TheShortlistRescoresTheThirtyTwoBestCoarseRows) {
     MtpHead& head = *model->head();
     const TensorView out =
         evaluate_waiting(head, *twin.history(), twin.history()->waiting(), model->limits().max_rows);
-    const auto coarse = to_host(model->ops(), head.coarse_scores(out));
+    const auto coarse = to_host(model->ops(), head.coarse_scores(head.output_input(out)));
     const auto exact = to_host(model->ops(), head.draft_logits(out));
     const int rows = head.output().rows;
     std::vector<int> order(static_cast<std::size_t>(rows));

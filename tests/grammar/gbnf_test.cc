@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/error.h"
 #include "grammar/compile.h"
 #include "tests/grammar/text_probe.h"
 
@@ -14,13 +13,7 @@ std::unique_ptr<TokenConstraint> grammar(const std::string& text) {
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    grammar(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { return grammar(text); });
 }
 
 TEST(Gbnf, LiteralsClassesAndOperators) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "grammar/compile.h"
 #include "tests/grammar/text_probe.h"
 
@@ -18,13 +17,7 @@ std::unique_ptr<TokenConstraint> schema(const std::string& text) {
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    schema(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { return schema(text); });
 }
 
 struct Case {

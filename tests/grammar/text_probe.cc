@@ -1,8 +1,11 @@
 #include "tests/grammar/text_probe.h"
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
 namespace mererun::testing {
@@ -60,6 +63,16 @@ bool accepts(const TokenConstraint& constraint, std::string_view text) {
   if (!copy) return false;
   const TokenMask* mask = copy->mask();
   return mask == nullptr || mask->allows(kEosToken);
+}
+
+std::string refusal_of(const std::function<std::unique_ptr<TokenConstraint>()>& compile) {
+  try {
+    compile();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace mererun::testing

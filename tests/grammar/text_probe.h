@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "decode/token_constraint.h"
@@ -23,5 +25,8 @@ std::shared_ptr<const GrammarVocabulary> demo_vocabulary();
 bool accepts(const TokenConstraint& constraint, std::string_view text);
 /// The text is the beginning of one.
 bool accepts_beginning(const TokenConstraint& constraint, std::string_view text);
+
+/// The message of a form that is refused as invalid; empty for one that is not refused.
+std::string refusal_of(const std::function<std::unique_ptr<TokenConstraint>()>& compile);
 
 }  // namespace mererun::testing
