@@ -118,6 +118,7 @@ Subject load_model(const BenchmarkMtpOptions& options, ProgramContext& context) 
   Subject subject;
   EngineOptions settings = engine_options(options, context);
   settings.process.speculation = any_drafts(options) ? Speculation::kOn : Speculation::kOff;  // head or none
+  settings.requires_draft_head = any_drafts(options);
   settings.context_limit = static_cast<int>(options.context_size);
   settings.prefix_cache_bytes = 0;
 
@@ -131,12 +132,6 @@ Subject load_model(const BenchmarkMtpOptions& options, ProgramContext& context) 
 
   subject.engine = load_engine(settings, options, context);
   Engine& engine = *subject.engine;
-  if (any_drafts(options) && engine.drafter() == nullptr) {
-    throw Error(ErrorCode::kNotFound,
-                fmt::format("{}: expected a draft head for the drafting variants, got none",
-                            resolved.folder.string()),
-                "--variants baseline needs none; --mtp-root names a folder that holds one");
-  }
   subject.generator = std::make_unique<EngineMtpGenerator>(engine, generator_options(options, context));
   subject.scenarios = matrix(options, prompts);
   subject.model = engine.resolved().id;

@@ -124,6 +124,7 @@ int run_model_qualify(const ModelQualifyOptions& options, ProgramContext& contex
   check_receipt(options.receipt);
   EngineOptions settings = engine_options(options, context);
   settings.process.speculation = Speculation::kOn;  // also for a model that drafts only when asked
+  settings.requires_draft_head = true;
   settings.prefix_cache_bytes = kCacheBytes;
   const CacheFolder folder;  // outlives the engine
   if (is_disk_store_built()) settings.prefix_cache_dir = folder.path();

@@ -90,6 +90,8 @@ struct Variable {
   /// Reads a non-empty value; false when it is invalid. Null for a variable that nothing here depends on.
   bool (*read)(Overrides& overrides, std::string_view text);
   std::string_view expected = {};
+  /// A switch whose off side is all there is: off holds, on has no effect.
+  bool is_always_off = false;
 };
 
 constexpr std::string_view kSwitch = "0 or 1";
@@ -123,11 +125,11 @@ constexpr Variable kVariables[] = {
        o.stream_history = parse_stream_history(t);
        return true;
      }},
-    {"MERERUN_Q35_MTP_PIPELINED_FALLBACK", nullptr},
+    {"MERERUN_Q35_MTP_PIPELINED_FALLBACK", nullptr, kSwitch, true},
     {"MERERUN_Q35_MTP_PROFILE",
      [](Overrides& o, std::string_view t) { return store(o.profile, parse_switch(t)); }, kSwitch},
     {"MERERUN_Q35_EXACT_Q4_EXPERTS", nullptr},
-    {"MERERUN_Q35_FUSED_SWITCH_GLU", nullptr},
+    {"MERERUN_Q35_FUSED_SWITCH_GLU", nullptr, kSwitch, true},
     {"MERERUN_Q35_PREFIX_KV_CACHE",
      [](Overrides& o, std::string_view t) { return store(o.prefix_cache, parse_switch(t)); }, kSwitch},
     {"MERERUN_PREFIX_CACHE_BYTES",
@@ -167,8 +169,15 @@ bool has_own_prefix(std::string_view name) {
 }
 
 OverrideEffect read_variable(const Variable& variable, std::string_view value, Overrides& overrides) {
-  if (variable.read == nullptr || normalised(value).empty()) return OverrideEffect::kNoEffect;
-  if (variable.read(overrides, value)) return OverrideEffect::kApplied;
+  if (normalised(value).empty()) return OverrideEffect::kNoEffect;
+  if (variable.is_always_off) {
+    if (const std::optional<bool> on = parse_switch(value))
+      return *on ? OverrideEffect::kNoEffect : OverrideEffect::kApplied;
+  } else if (variable.read == nullptr) {
+    return OverrideEffect::kNoEffect;
+  } else if (variable.read(overrides, value)) {
+    return OverrideEffect::kApplied;
+  }
   overrides.warnings.push_back(
       fmt::format("{}: expected {}, got \"{}\"; it is ignored", variable.name, variable.expected, value));
   return OverrideEffect::kInvalid;

@@ -14,8 +14,8 @@
 namespace mererun {
 
 enum class OverrideEffect {
-  kApplied,
-  kNoEffect,  // accepted, but nothing here depends on it, or something stronger was said
+  kApplied,   // what the value asks for is what the program does
+  kNoEffect,  // accepted, but not what the program does, or something stronger was said
   kInvalid,   // not understood; the default holds
 };
 

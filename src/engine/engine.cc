@@ -57,8 +57,11 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   engine->admission_traits_.is_qualified = receipt.has_value();  // confirmed below, once the files are open
   LoadOptions load = resolved.load_options();
   if (!options.mtp_root.empty()) load.mtp_root = options.mtp_root;
-  if (!needs_draft_head(engine->admission_traits_, options.process.speculation))
+  if (options.requires_draft_head) {
+    load.head = LoadOptions::Head::kRequire;
+  } else if (!needs_draft_head(engine->admission_traits_, options.process.speculation)) {
     load.head = LoadOptions::Head::kSkip;
+  }
   ModelLimits limits;
   limits.max_rows = options.prefill_chunk;
   HostWeights host = load_host_weights(resolved.folder, load);

@@ -39,6 +39,7 @@ struct EngineOptions {
   ModelRequest model = {};
   ModelSurroundings surroundings = {};
   std::filesystem::path mtp_root = {};  // empty: search
+  bool requires_draft_head = false;     // refuse a model without one before its weights are read
   Backend backend = Backend::kAuto;
   int device = 0;
   int threads = 0;                        // 0: physical cores

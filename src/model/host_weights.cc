@@ -165,14 +165,20 @@ HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& opt
   const auto trunk = std::make_shared<const Checkpoint>(Checkpoint::open(folder));
   weights.checkpoints.push_back(trunk);
 
+  // Sought first: binding the trunk may already rebuild its experts in memory.
+  FoundHead found;
+  if (options.head != LoadOptions::Head::kSkip) found = find_draft_head(folder, trunk, options);
+  if (options.head == LoadOptions::Head::kRequire && found.checkpoint == nullptr) {
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("{}: expected a draft head (mtp.* tensors), got none", folder.string()),
+                "--mtp-root names a folder that holds one");
+  }
+
   TensorBinder binder(trunk, weights.config.quantization, TensorBinder::Precision::kDefaultAndEntries,
                       problems);
   TrunkLoader(binder, options, weights).bind();
   if (weights.config.flash) check_table_placement(folder, problems);
-  if (options.head == LoadOptions::Head::kLoad) {
-    const FoundHead found = find_draft_head(folder, trunk, options);
-    if (found.checkpoint != nullptr) bind_draft_head(found, binder, options, weights, problems);
-  }
+  if (found.checkpoint != nullptr) bind_draft_head(found, binder, options, weights, problems);
   // Left-over tensors of the head are the head's matter where it is used.
   constexpr std::array<std::string_view, 2> kHeadTensors{"mtp.", "draft_lm_head."};
   binder.list_left_over(kHeadTensors, "", weights.report);

@@ -137,7 +137,8 @@ struct HostWeights {
 };
 
 struct LoadOptions {
-  enum class Head { kLoad, kSkip };
+  /// Load it where there is one, refuse a model without one, or leave it alone.
+  enum class Head { kLoad, kRequire, kSkip };
   /// Expert stacks that a file holds per expert or transposed are rebuilt in memory; a model that is only
   /// described needs none of that, and its stacks' data must then not be read.
   enum class Experts { kRebuild, kDescribe };
@@ -160,7 +161,8 @@ struct LoadOptions {
 /// Errors: kCorruptData listing all problems together (20, then a count): tensors missing, misshapen, of
 /// another
 ///         dtype, left over, contradicting `quantization` or the norm convention; kNotFound if `mtp_root`
-///         holds no head; and those of load_config and Checkpoint::open.
+///         holds no head, or no place does that is required, before any data is read; and those of
+///         load_config and Checkpoint::open.
 [[nodiscard]] HostWeights load_host_weights(const std::filesystem::path& folder,
                                             const LoadOptions& options = {});
 

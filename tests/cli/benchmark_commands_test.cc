@@ -9,6 +9,7 @@
 #include "model/synthetic_weights.h"
 #include "tests/cli/run_binary.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_checkpoint.h"
 
 namespace mererun::testing {
 
@@ -69,6 +70,34 @@ TEST_F(UnloadableModel, AReceiptThatCannotBeWrittenIsRefusedBeforeTheWeights) {
   const std::vector<std::string> command = {"model", "qualify"};
   EXPECT_EQ(run(command, {"--receipt", "/nonexistent/folder/receipt.json"}).status, 74);
   EXPECT_EQ(run(command, {"--receipt", folder_.path().string()}).status, 65);
+}
+
+// The trunk lacks a tensor too, which binding would find.
+TEST(BenchmarkCommands, AMissingDraftHeadIsFoundBeforeTheWeightsAreBound) {
+  const TempFolder folder;
+  TinySpec spec = tiny_dense();
+  spec.vocabulary = 8192;
+  spec.head = TinyHead::kNone;
+  TinyFiles files = make_tiny_checkpoint(spec);
+  files.erase("language_model.model.norm.weight");
+  files.write(folder.path());
+  for (const char* name : {"tokenizer.json", "chat_template.jinja"})
+    std::filesystem::copy_file(std::filesystem::path(MERERUN_SOURCE_DIR "/models/demo-dense-4bit") / name,
+                               folder / name);
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-m", folder.path().string()});
+    return run_binary(words);
+  };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"model", "benchmark", "q36-mtp"}, {"model", "qualify"}}) {
+    const RunResult result = run(words);
+    EXPECT_EQ(result.status, 66);
+    EXPECT_THAT(result.errors,
+                HasSubstr("expected a draft head (mtp.* tensors), got none\nhint: --mtp-root"));
+  }
+  const RunResult serial = run({"model", "benchmark", "q36-mtp", "--variants", "baseline"});
+  EXPECT_EQ(serial.status, 65);
+  EXPECT_THAT(serial.errors, HasSubstr("norm.weight"));
 }
 
 TEST(SyntheticOptions, AreCheckedTogether) {

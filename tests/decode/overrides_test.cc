@@ -83,13 +83,20 @@ TEST(Overrides, ReadEveryAppliedVariable) {
 
 TEST(Overrides, ReportVariablesWithoutEffect) {
   for (const char* name :
-       {"MERERUN_Q35_EXACT_Q4_EXPERTS", "MERERUN_Q35_FUSED_SWITCH_GLU", "MERERUN_Q35_MTP_PIPELINED_FALLBACK",
-        "MERERUN_Q35_FUSED_QKV", "MERERUN_Q35_SCOPED_COMPILE", "MERERUN_Q35_ASYNC_DECODE_BLOCKS",
-        "MERERUN_Q35_BATCHED_GPU_SAMPLING", "MERERUN_Q38_EXACT_WIDE_Q4", "MERERUN_Q38_EXACT_WIDE_Q4_SHAPES",
-        "MERERUN_Q38_EXACT_WIDE_DENSE", "MERERUN_Q38_EXACT_WIDE_DENSE_SHAPES", "MERERUN_Q38_EXACT_WIDE_QSA",
-        "MERERUN_Q38_EXACT_WIDE_MOE"}) {
+       {"MERERUN_Q35_EXACT_Q4_EXPERTS", "MERERUN_Q35_FUSED_QKV", "MERERUN_Q35_SCOPED_COMPILE",
+        "MERERUN_Q35_ASYNC_DECODE_BLOCKS", "MERERUN_Q35_BATCHED_GPU_SAMPLING", "MERERUN_Q38_EXACT_WIDE_Q4",
+        "MERERUN_Q38_EXACT_WIDE_Q4_SHAPES", "MERERUN_Q38_EXACT_WIDE_DENSE",
+        "MERERUN_Q38_EXACT_WIDE_DENSE_SHAPES", "MERERUN_Q38_EXACT_WIDE_QSA", "MERERUN_Q38_EXACT_WIDE_MOE"}) {
     EXPECT_EQ(effect(name, "0"), "no-effect") << name;
     EXPECT_EQ(effect(name, "anything"), "no-effect") << name;
+  }
+}
+
+TEST(Overrides, SwitchesThatAreAlwaysOffHoldWhenSetSo) {
+  for (const char* name : {"MERERUN_Q35_FUSED_SWITCH_GLU", "MERERUN_Q35_MTP_PIPELINED_FALLBACK"}) {
+    for (const char* off : {"0", "false", " OFF "}) EXPECT_EQ(effect(name, off), "applied") << name << off;
+    for (const char* on : {"1", "true", "Yes", ""}) EXPECT_EQ(effect(name, on), "no-effect") << name << on;
+    EXPECT_EQ(effect(name, "2"), "invalid") << name;
   }
 }
 

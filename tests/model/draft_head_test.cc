@@ -115,6 +115,26 @@ TEST(DraftHead, AbsentIsANoteNotAnError) {
   EXPECT_THAT(weights.report.notes, ElementsAre(HasSubstr("mtp_num_hidden_layers")));
 }
 
+TEST(DraftHead, ThatIsRequiredIsMissedBeforeAnythingIsBound) {
+  TempFolder temp;
+  TinyFiles files = make_tiny_checkpoint(with_head(TinyHead::kNone));
+  files.erase("language_model.model.norm.weight");
+  files.write(temp.path());
+  LoadOptions options;
+  options.head = LoadOptions::Head::kRequire;
+  try {
+    (void)load_host_weights(temp.path(), options);
+    FAIL() << "a model without a head was loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_EQ(error.what(), temp.path().string() + ": expected a draft head (mtp.* tensors), got none");
+    EXPECT_THAT(error.hint(), HasSubstr("--mtp-root"));
+  }
+  TempFolder whole;
+  write_tiny_checkpoint(whole.path(), with_head(TinyHead::kShards));
+  EXPECT_TRUE(load_host_weights(whole.path(), options).head.has_value());
+}
+
 TEST(DraftHead, IsSkippedWhenNotAskedFor) {
   TempFolder temp;
   LoadOptions options;
