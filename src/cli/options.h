@@ -81,6 +81,7 @@ struct TextChatOptions : CommonOptions {
   std::vector<std::string> stop;
   std::optional<std::string> response_format;  // text, json_object, json_schema
   std::optional<std::string> json_schema_file;
+  std::optional<std::string> grammar_file;
   std::optional<bool> thinking;
   bool show_thinking = false;
   std::optional<std::string> reasoning_effort;  // low, medium, xhigh

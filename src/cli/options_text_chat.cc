@@ -111,6 +111,11 @@ void declare_reply(OptionTable& table, TextChatOptions& options) {
               .help = "schema that the reply must satisfy",
               .default_text = {}},
              options.json_schema_file);
+  table.text({.names = "--grammar",
+              .value = "FILE",
+              .help = "grammar in GBNF whose rule root says the reply",
+              .default_text = {}},
+             options.grammar_file);
   table.toggle_pair(
       {.names = "--thinking", .value = {}, .help = "let the model reason first", .default_text = "by model"},
       {.names = "--no-thinking", .value = {}, .help = "answer at once", .default_text = {}},
@@ -181,6 +186,9 @@ void validate(TextChatOptions& options) {
     fail_expected(ErrorCode::kInvalidArgument, "--stop", "at most 16 texts",
                   std::to_string(options.stop.size()));
   }
+  if (options.grammar_file &&
+      (options.json_schema_file || options.response_format.value_or("text") != "text"))
+    refuse_pair("--grammar and --response-format");
   if (options.json_schema_file && !options.response_format) options.response_format = "json_schema";
   const bool wants_schema = options.response_format == "json_schema";
   if (wants_schema != options.json_schema_file.has_value()) {

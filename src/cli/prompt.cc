@@ -94,18 +94,17 @@ PromptSource prompt_source(const TextChatOptions& options, bool stdin_is_termina
               "--interactive starts a conversation");
 }
 
-json parse_messages(const std::string& text, const std::string& where) {
-  json messages;
+json parse_json(const std::string& text, const std::string& where, int most_nesting) {
   // The JSON library takes a NUL for the end of the text.
   if (const auto nul = text.find('\0'); nul != std::string::npos)
     fail_expected(ErrorCode::kInvalidArgument, where, "JSON", "a NUL at byte " + std::to_string(nul));
   try {
-    messages = json::parse(text, [&](int open, json::parse_event_t event, const json&) {
+    return json::parse(text, [&](int open, json::parse_event_t event, const json&) {
       const bool opens =
           event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
-      if (opens && open >= kMostNesting) {
+      if (opens && open >= most_nesting) {
         fail_expected(ErrorCode::kInvalidArgument, where,
-                      "at most " + std::to_string(kMostNesting) + " levels of nesting", "more");
+                      "at most " + std::to_string(most_nesting) + " levels of nesting", "more");
       }
       return true;
     });
@@ -113,6 +112,10 @@ json parse_messages(const std::string& text, const std::string& where) {
     fail_expected(ErrorCode::kInvalidArgument, where, "JSON",
                   "an error at byte " + std::to_string(error.byte));
   }
+}
+
+json parse_messages(const std::string& text, const std::string& where) {
+  json messages = parse_json(text, where, kMostNesting);
   if (!messages.is_array() || messages.empty()) {
     fail_expected(ErrorCode::kInvalidArgument, where, "a list of messages",
                   messages.is_array() ? "an empty one" : messages.type_name());

@@ -24,6 +24,10 @@ PromptSource prompt_source(const TextChatOptions& options, bool stdin_is_termina
 /// Levels of lists and objects that a conversation may have. Bounded because what prints them recurses.
 inline constexpr int kMostNesting = 64;
 
+/// The value that a text in JSON says; objects keep the order of their keys. `where` names the text in
+/// messages. Errors: kInvalidArgument, also for more than `most_nesting` levels.
+nlohmann::ordered_json parse_json(const std::string& text, const std::string& where, int most_nesting);
+
 /// Checks a conversation: a JSON list, not empty, of objects with a role (system, developer, user, assistant,
 /// tool) and a content (a text or a list of text parts; an assistant's may be missing beside tool_calls).
 /// Objects keep the order of their keys: a template may print a tool call's arguments. `where` names the file

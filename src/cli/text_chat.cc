@@ -13,6 +13,7 @@
 #include "cli/interrupts.h"
 #include "cli/json_output.h"
 #include "cli/prompt.h"
+#include "cli/reply_form.h"
 #include "cli/report_parts.h"
 #include "cli/turn_reader.h"
 #include "engine/report_json.h"
@@ -138,13 +139,15 @@ class ReplyPrinter {
 };
 
 /// One reply, with prefill progress and Ctrl-C answered at the round boundary.
-GenerateResult answer(const TextChatOptions& options, Engine& engine, const OrderedJson& messages,
-                      ProgramContext& context) {
+GenerateResult answer(const TextChatOptions& options, Engine& engine, ReplyForm& form,
+                      const OrderedJson& messages, ProgramContext& context) {
   ProgressDisplay display(progress_mode(options, context), context.terminal.stderr_columns);
   ReplyPrinter printer(options.stream.value_or(context.terminal.is_stdout), options.show_thinking);
   PieceListener listener;
   if (!options.output.json) listener = [&](const OutputPiece& piece) { printer(piece); };
-  Run run(engine, make_request(options, engine, messages, context), listener);
+  GenerateRequest request = make_request(options, engine, messages, context);
+  request.constraint = form.constraint(engine);
+  Run run(engine, std::move(request), listener);
   if (const auto& path = context.environment.overrides.debug_prompt_tokens)
     write_file(*path, Json(run.prompt()).dump() + "\n");
   const auto total = static_cast<std::int64_t>(run.prompt().size());
@@ -170,7 +173,8 @@ void append_reply(OrderedJson& messages, const GenerateResult& result) {
   messages.push_back(std::move(reply));
 }
 
-int converse(const TextChatOptions& options, Engine& engine, OrderedJson messages, ProgramContext& context) {
+int converse(const TextChatOptions& options, Engine& engine, ReplyForm& form, OrderedJson messages,
+             ProgramContext& context) {
   TurnReader reader(0);
   const bool prompts = context.terminal.is_stdin && context.terminal.is_stderr;
   bool has_question = !messages.empty() && messages.back()["role"] == "user";
@@ -189,7 +193,7 @@ int converse(const TextChatOptions& options, Engine& engine, OrderedJson message
       messages.push_back(user_message("turn", turn));
     }
     has_question = false;
-    const GenerateResult result = answer(options, engine, messages, context);
+    const GenerateResult result = answer(options, engine, form, messages, context);
     if (options.output.json) write_stdout(json_text(report(options, engine, result, context)));
     context.interrupts.clear();  // Ctrl-C ended the turn, not the conversation
     append_reply(messages, result);
@@ -212,19 +216,16 @@ void set_prefix_cache(const TextChatOptions& options, const ProgramContext& cont
 }  // namespace
 
 int run_text_chat(const TextChatOptions& options, ProgramContext& context) {
-  if (options.response_format.value_or("text") != "text") {
-    fail_expected(ErrorCode::kUnsupported, "text chat --response-format",
-                  "text, the form that this build has", *options.response_format);
-  }
   const PromptSource source = prompt_source(options, context.terminal.is_stdin);
   const OrderedJson messages = first_messages(options, source, read_stdin);
+  ReplyForm form(options);
 
   EngineOptions engine_settings = engine_options(options, context);
   if (options.context_size) engine_settings.context_limit = static_cast<int>(*options.context_size);
   set_prefix_cache(options, context, engine_settings);
   const auto engine = load_engine(engine_settings, options, context);
-  if (options.interactive) return converse(options, *engine, messages, context);
-  const GenerateResult result = answer(options, *engine, messages, context);
+  if (options.interactive) return converse(options, *engine, form, messages, context);
+  const GenerateResult result = answer(options, *engine, form, messages, context);
   if (options.output.json) write_stdout(json_text(report(options, *engine, result, context)));
   return result.finish == FinishReason::kCancelled ? kExitInterrupted : kExitDone;
 }

@@ -26,6 +26,9 @@ std::unique_ptr<TokenConstraint> json_object_constraint(const Engine& engine);
 /// A JSON value that a schema allows.
 std::unique_ptr<TokenConstraint> json_schema_constraint(const Engine& engine,
                                                         const nlohmann::ordered_json& schema);
+/// The errors of the two above that read a text of the user's, before there is an engine.
+void check_grammar(std::string_view gbnf);
+void check_json_schema(const nlohmann::ordered_json& schema);
 /// Which calls a tool_choice other than "auto" and "none" wants.
 struct ForcedToolCalls {
   std::string name = {};       // of the one tool; empty: any of the request's

@@ -156,6 +156,16 @@ TEST(TextChatOptions, SchemaImpliesItsFormat) {
               HasSubstr("got no --json-schema"));
 }
 
+TEST(TextChatOptions, AGrammarIsTheOnlyForm) {
+  EXPECT_EQ(parse<TextChatOptions>({"--grammar", "g", "--response-format", "text"}).grammar_file, "g");
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--json-schema", "s.json"}, {"--response-format", "json_object"}}) {
+    std::vector<std::string> words{"--grammar", "g"};
+    words.insert(words.end(), other.begin(), other.end());
+    EXPECT_THAT(refusal<TextChatOptions>(words), HasSubstr("--grammar and --response-format"));
+  }
+}
+
 TEST(TextChatOptions, ImagesAreRefusedByName) {
   EXPECT_THAT(refusal<TextChatOptions>({"--image", "a.png"}), HasSubstr("unsupported text chat --image"));
 }
