@@ -323,38 +323,6 @@ TEST_F(ServiceTest, MetricsAndStatusSayWhatHappened) {
   EXPECT_EQ(status["model"]["qualification"], "none");
 }
 
-/// What a restart finds on disk, and what it drops there because it is damaged.
-TEST_F(ServiceTest, MetricsCountDiskHitsDamageAndReusedTokens) {
-  const Json ask{{"prompt", std::vector<int>(600, 5)}, {"max_tokens", 4}, {"temperature", 0}};
-  const auto restarted = [&] {
-    EngineOptions options = testing::talking_options(folder_);
-    options.prefix_cache_dir = temp_ / "cache";
-    return std::make_unique<LiveService>(Engine::load(options));
-  };
-  const auto metrics_after = [&](LiveService& service) {
-    EXPECT_EQ(service.post("/v1/completions", ask).status, 200);
-    return service.get("/metrics").body;
-  };
-  const std::string cold = metrics_after(*restarted());
-  EXPECT_THAT(cold, HasSubstr("mererun_prefix_cache_disk_hits_total 0\n"));
-  EXPECT_THAT(cold, HasSubstr("mererun_prefix_cache_reused_tokens_total 0\n"));
-  EXPECT_THAT(cold, HasSubstr("mererun_prefix_cache_bytes{tier=\"disk\"} "));
-  const std::string warm = metrics_after(*restarted());
-  EXPECT_THAT(warm, HasSubstr("# TYPE mererun_prefix_cache_disk_hits_total counter\n"
-                              "mererun_prefix_cache_disk_hits_total 1\n"));
-  EXPECT_THAT(warm, HasSubstr("mererun_prefix_cache_disk_corrupt_total 0\n"));
-  EXPECT_THAT(warm, HasSubstr("mererun_prefix_cache_reused_tokens_total 600\n"));
-  for (const auto& file : std::filesystem::recursive_directory_iterator(temp_ / "cache")) {
-    if (file.path().extension() != ".snap") continue;
-    std::fstream f(file.path(), std::ios::in | std::ios::out | std::ios::binary);
-    f.seekp(static_cast<std::streamoff>(std::filesystem::file_size(file.path()) / 2));
-    f.put('?').put('!').put('?');
-  }
-  const std::string damaged = metrics_after(*restarted());
-  EXPECT_THAT(damaged, HasSubstr("mererun_prefix_cache_disk_hits_total 0\n"));
-  EXPECT_THAT(damaged, HasSubstr("mererun_prefix_cache_disk_corrupt_total 1\n"));
-}
-
 TEST_F(ServiceTest, StatusNamesTheReceiptThatQualifiesTheModel) {
   const EngineOptions options = testing::talking_options(folder_);
   const auto engine = Engine::load(options);
