@@ -26,13 +26,6 @@ PrefixDigest digest_of(std::string_view blob) {
   return key;
 }
 
-/// True if a row of (hash, length) is a prefix by its hash.
-bool matches(const SqliteStatement& s, int hash, int length, std::span<const std::uint64_t> hashes) {
-  const std::int64_t n = s.integer(length);
-  return n > 0 && n < static_cast<std::int64_t>(hashes.size()) &&
-         hashes[static_cast<std::size_t>(n)] == static_cast<std::uint64_t>(s.integer(hash));
-}
-
 }  // namespace
 
 DiskIndex::DiskIndex(const std::filesystem::path& folder, SqliteDatabase::Mode mode)
@@ -73,31 +66,37 @@ void DiskIndex::check() {
 
 std::vector<DiskIndex::Row> DiskIndex::candidates(const std::string& model, int longer_than,
                                                   std::span<const std::uint64_t> hashes) {
-  // The columns of one index: rows that do not match cost no more than their entry in it.
-  SqliteStatement s(database_,
-                    "SELECT id, hash, length, head FROM snapshot WHERE model = ? AND length > ?"
-                    " AND length <= ? ORDER BY length DESC, has_logits DESC");
-  s.bind(model).bind(longer_than).bind(static_cast<std::int64_t>(hashes.size()) - 1);
+  const SqliteTransaction transaction(database_, SqliteTransaction::Kind::kRead);
+  SqliteStatement next(database_,
+                       "SELECT length FROM snapshot WHERE model = ? AND length > ? AND length < ?"
+                       " ORDER BY length DESC LIMIT 1");
+  SqliteStatement found(database_,
+                        "SELECT id, head, file FROM snapshot WHERE model = ? AND length = ? AND hash = ?"
+                        " ORDER BY has_logits DESC");
   std::vector<Row> rows;
-  while (s.step())
-    if (matches(s, 1, 2, hashes))
-      rows.push_back({.id = s.integer(0),
-                      .hash = static_cast<std::uint64_t>(s.integer(1)),
-                      .length = static_cast<int>(s.integer(2)),
-                      .head = s.text(3),
-                      .file = {}});
-  for (Row& row : rows) {
-    SqliteStatement file(database_, "SELECT file FROM snapshot WHERE id = ?");
-    if (file.bind(row.id).step()) row.file = file.text(0);
+  auto below = static_cast<std::int64_t>(hashes.size());
+  while (next.reset().bind(model).bind(longer_than).bind(below).step()) {
+    below = next.integer(0);
+    const std::uint64_t hash = hashes[static_cast<std::size_t>(below)];
+    found.reset().bind(model).bind(below).bind(static_cast<std::int64_t>(hash));
+    while (found.step())
+      rows.push_back({.id = found.integer(0),
+                      .hash = hash,
+                      .length = static_cast<int>(below),
+                      .head = found.text(1),
+                      .file = found.text(2)});
   }
+  search_work_ += next.work() + found.work();
   return rows;
 }
 
 bool DiskIndex::is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes) {
-  SqliteStatement s(database_, "SELECT hash, length FROM snapshot WHERE model != ? AND length < ?");
-  s.bind(model).bind(static_cast<std::int64_t>(hashes.size()));
-  while (s.step())
-    if (matches(s, 0, 1, hashes)) return true;
+  SqliteStatement next(database_, "SELECT model FROM snapshot WHERE model > ? ORDER BY model LIMIT 1");
+  std::string other;
+  while (next.reset().bind(other).step()) {
+    other = next.text(0);
+    if (other != model && !candidates(other, 0, hashes).empty()) return true;
+  }
   return false;
 }
 

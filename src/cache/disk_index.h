@@ -64,10 +64,11 @@ class DiskIndex {
   void check();
 
   /// Snapshots of a model that a prompt may begin with, longest first: those of more than `longer_than`
-  /// tokens whose hash is `hashes[length]`.
+  /// tokens whose hash is `hashes[length]`. Two look-ups for each length of that range that is stored, so at
+  /// most two for each token of the prompt, however many rows there are.
   std::vector<Row> candidates(const std::string& model, int longer_than,
                               std::span<const std::uint64_t> hashes);
-  /// True if another model has stored such a one.
+  /// True if another model has stored such a one; the same look-ups for each model.
   bool is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes);
   /// True if a twin that knows as much is there.
   bool has_snapshot(const Entry& entry);
@@ -88,6 +89,9 @@ class DiskIndex {
   /// Returns the files to remove; counts the entries in `evicted`.
   std::vector<std::string> evict(std::int64_t budget, std::int64_t& evicted);
 
+  /// Steps of SQLite's virtual machine that `candidates` took so far.
+  std::int64_t search_work() const { return search_work_; }
+
   std::int64_t bytes();
   std::int64_t entries();
   std::vector<std::string> files();
@@ -98,6 +102,7 @@ class DiskIndex {
   std::vector<std::string> drop_unused_pages();
 
   SqliteDatabase database_;
+  std::int64_t search_work_ = 0;
 };
 
 /// The index's file name inside the folder.

@@ -97,6 +97,16 @@ bool SqliteStatement::step() {
   return false;
 }
 
+SqliteStatement& SqliteStatement::reset() {
+  sqlite3_reset(statement_);  // says again how the last step failed
+  next_ = 1;
+  return *this;
+}
+
+std::int64_t SqliteStatement::work() const {
+  return sqlite3_stmt_status(statement_, SQLITE_STMTSTATUS_VM_STEP, 0);
+}
+
 std::int64_t SqliteStatement::integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
 std::string SqliteStatement::text(int column) const {
@@ -109,8 +119,8 @@ std::string_view SqliteStatement::blob(int column) const {
   return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
 }
 
-SqliteTransaction::SqliteTransaction(SqliteDatabase& database) : database_(database) {
-  database_.execute("BEGIN IMMEDIATE");
+SqliteTransaction::SqliteTransaction(SqliteDatabase& database, Kind kind) : database_(database) {
+  database_.execute(kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN");
 }
 
 SqliteTransaction::~SqliteTransaction() {

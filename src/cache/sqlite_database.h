@@ -50,6 +50,10 @@ class SqliteStatement {
   SqliteStatement& bind(std::span<const std::uint8_t> blob);
   /// True: a row; false: done.
   bool step();
+  /// Ready to be bound anew.
+  SqliteStatement& reset();
+  /// Steps of SQLite's virtual machine so far: its measure of the rows that a statement looked at.
+  std::int64_t work() const;
   std::int64_t integer(int column) const;
   std::string text(int column) const;
   std::string_view blob(int column) const;
@@ -63,8 +67,11 @@ class SqliteStatement {
 /// Rolls back unless committed.
 class SqliteTransaction {
  public:
-  /// Takes the write lock at once.
-  explicit SqliteTransaction(SqliteDatabase& database);
+  enum class Kind {
+    kWrite,  // takes the write lock at once
+    kRead,   // all statements see one state
+  };
+  explicit SqliteTransaction(SqliteDatabase& database, Kind kind = Kind::kWrite);
   ~SqliteTransaction();
   SqliteTransaction(const SqliteTransaction&) = delete;
   SqliteTransaction& operator=(const SqliteTransaction&) = delete;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cache/disk_index.h"
 #include "cache/prefix_cache.h"
+#include "cache/prefix_digest.h"
+#include "cache/token_hash.h"
 #include "tests/cache/disk_store_fixture.h"
 
 namespace mererun {
@@ -112,6 +115,46 @@ TEST_F(DiskStoreTest, OtherModelsAndHeadsAreMisses) {
   ASSERT_TRUE(answer.snapshot) << "without drafts the head does not matter";
   EXPECT_FALSE(answer.snapshot->has_whole_history());
   EXPECT_EQ(answer.snapshot->length(), 300);
+}
+
+TEST_F(DiskStoreTest, ALookupLooksAtTheLengthsOfThePromptNotAtEveryRow) {
+  open().reset();  // makes the folder
+  DiskIndex index(folder(), SqliteDatabase::Mode::kReadWrite);
+  int added = 0;
+  const auto add = [&](const std::string& model, const Ids& ids) {
+    index.insert({.model = model,
+                  .head = "",
+                  .key = PrefixDigests(ids).whole(),
+                  .hash = hash_tokens(ids),
+                  .length = static_cast<int>(ids.size()),
+                  .kind = SnapshotClass::kPrompt,
+                  .has_logits = false,
+                  .bytes = 1,
+                  .file = std::to_string(++added)},
+                 {});
+  };
+  std::vector<std::uint64_t> hashes{0};
+  for (const TokenId id : count_up(0, 64)) hashes.push_back(extend_hash(hashes.back(), id));
+  const auto work = [&] {
+    const std::int64_t before = index.search_work();
+    EXPECT_EQ(index.candidates("a", 0, hashes).size(), 2u);
+    EXPECT_FALSE(index.is_of_other_model("a", hashes));
+    return index.search_work() - before;
+  };
+  add("a", count_up(0, 7));
+  add("a", count_up(0, 40));
+  for (const char* model : {"a", "b"})
+    for (int length = 1; length <= 64; ++length) add(model, count_up(100, length));
+  const std::int64_t every_length = work();
+  for (const char* model : {"a", "b"})
+    for (int i = 0; i < 300; ++i) add(model, count_up(200 + i, 1 + i * 7 % 64));
+  for (int length = 65; length < 365; ++length) add("a", count_up(0, length));
+  EXPECT_LE(work(), every_length + every_length / 10) << "nine hundred more rows";
+  const auto rows = index.candidates("a", 7, hashes);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].length, 40);
+  add("b", count_up(0, 64));
+  EXPECT_TRUE(index.is_of_other_model("a", hashes));
 }
 
 TEST_F(DiskStoreTest, APrefixWithoutTheHistoryIsNamedAsSuch) {
