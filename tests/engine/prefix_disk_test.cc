@@ -76,15 +76,29 @@ TEST_F(FlashPrefixDisk, ARestartReplaysAndContinuesLikeAColdRun) {
     auto longer = prompt;
     longer.insert(longer.end(), before.ids.begin(), before.ids.end());
     longer.push_back(7);
-    const auto cold = ask(*load(false), longer, 20);
+    const auto cold_engine = load(false);
+    ask(*cold_engine, prompt, 1);
+    const auto want = cold_engine->prefix_cache().peek(prompt, true);
+    ASSERT_EQ(want->length(), length);
+    cold_engine->prefix_cache().clear();
+    const auto cold = ask(*cold_engine, longer, 20);
     const auto engine = load();
+    const StateGeometry geometry = engine->model().new_sequence().geometry();
+    ASSERT_TRUE(geometry.index_dim > 0 && geometry.ngram_past > 0 && geometry.context_tokens > 0);
     const GenerateResult after = ask(*engine, prompt, 30);
     EXPECT_EQ(after.prefix.tier, "disk") << length;
+    const auto got = engine->prefix_cache().peek(prompt, true);
+    ASSERT_EQ(got->length(), length);
+    EXPECT_EQ(testing::state_bytes(got->state()), testing::state_bytes(want->state())) << length;
     expect_equal(after, before);
     EXPECT_EQ(first_drafts(*engine, prompt), drafts) << length;
     const GenerateResult followed = ask(*engine, longer, 20);
     EXPECT_GE(followed.prefix.matched_tokens, length);
     EXPECT_EQ(followed.ids, cold.ids) << length;
+    // Behind a reply more of the draft history is evaluated than in a cold run; the rest is bit for bit.
+    EXPECT_EQ(testing::trunk_bytes(engine->prefix_cache().peek(longer, true)->state()),
+              testing::trunk_bytes(cold_engine->prefix_cache().peek(longer, true)->state()))
+        << length;
   }
 }
 

@@ -35,6 +35,7 @@ TEST(FlashPrefixProperty, AnswersAreColdAnswersAcrossRestarts) {
   EXPECT_EQ(r.steps, 120);
   for (const std::string& difference : r.differences) ADD_FAILURE() << difference;
   EXPECT_GT(r.hits, 30);
+  EXPECT_GT(r.disk_hits, 5);
   EXPECT_GT(r.compared_states, 30);
 }
 
