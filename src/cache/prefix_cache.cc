@@ -11,6 +11,9 @@ namespace mererun {
 namespace {
 
 constexpr std::size_t kRememberedEvictions = 4096;
+// Ends of messages, prompts and replies that stay at the end of a conversation: two turns' worth where each
+// leaves a prompt and a reply, one where it leaves the ends of its messages too.
+constexpr int kRecentEnds = 4;
 
 int common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
@@ -190,14 +193,17 @@ std::size_t PrefixCache::added_bytes(const Snapshot& snapshot) const {
   return bytes;
 }
 
-void PrefixCache::insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash) {
+void PrefixCache::insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash,
+                         int messages_end) {
   bytes_ += added_bytes(*snapshot);
   if (kind == SnapshotClass::kSystem) system_bytes_ += whole_bytes(*snapshot);
   for (const KvPageRef& page : snapshot->pages()) ++page_uses_[page.get()];
   ++lengths_[snapshot->length()];
   by_ids_.insert(snapshot.get());
   by_hash_.emplace(hash, entries_.size());
-  entries_.push_back({std::move(snapshot), kind, hash, ++clock_, false});
+  const std::uint64_t messages_hash =
+      hash_tokens(snapshot->ids().first(static_cast<std::size_t>(messages_end)));
+  entries_.push_back({std::move(snapshot), kind, hash, ++clock_, messages_end, messages_hash, false});
 }
 
 void PrefixCache::erase(std::size_t index) {
@@ -276,13 +282,68 @@ void PrefixCache::make_room(const Snapshot& snapshot, SnapshotClass kind) {
       if (may_evict(entries_[i], kind) && (!victim || goes_before(entries_[i], entries_[*victim])))
         victim = i;
     MERERUN_CHECK(victim.has_value(), "what fits beside the pinned entries finds room");
-    remember_evicted(entries_[*victim].hash);
-    erase(*victim);
+    drop(*victim);
     ++counters_.evictions;
   }
 }
 
-bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapshot) {
+void PrefixCache::drop(std::size_t index) {
+  remember_evicted(entries_[index].hash);
+  erase(index);
+}
+
+/// Those on the way to `border` whose neighbours are close enough without them.
+void PrefixCache::add_between(const std::vector<std::size_t>& path, int border,
+                              std::vector<const Snapshot*>& dropped) const {
+  int before = 0;
+  for (std::size_t k = 0; k + 1 < path.size(); ++k) {
+    const Entry& entry = entries_[path[k]];
+    if (entry.snapshot->length() >= border) return;
+    const int gap = entries_[path[k + 1]].snapshot->length() - before;
+    const bool stays = entry.kind == SnapshotClass::kSystem || entry.snapshot.use_count() > 1 ||
+                       gap > std::min(before / 2, kSnapshotGapTokens);
+    if (stays) {
+      before = entry.snapshot->length();
+    } else {
+      dropped.push_back(entry.snapshot.get());
+    }
+  }
+}
+
+/// Those that answer messages before `border` and that the conversation went past in other words.
+void PrefixCache::add_beside(std::span<const TokenId> prompt, int border,
+                             std::vector<const Snapshot*>& dropped) const {
+  std::vector<std::uint64_t> hashes{0};
+  for (const TokenId id : prompt) hashes.push_back(extend_hash(hashes.back(), id));
+  for (const Entry& entry : entries_) {
+    const auto length = static_cast<std::size_t>(entry.snapshot->length());
+    const auto answered = static_cast<std::size_t>(entry.messages_end);
+    const bool is_earlier =
+        entry.messages_end > 0 && entry.messages_end < border && entry.messages_hash == hashes[answered];
+    const bool is_on_the_way = length < hashes.size() && entry.hash == hashes[length];
+    if (is_earlier && !is_on_the_way && entry.snapshot.use_count() == 1 &&
+        common_prefix(prompt, entry.snapshot->ids()) >= entry.messages_end)
+      dropped.push_back(entry.snapshot.get());
+  }
+}
+
+void PrefixCache::thin(const Snapshot& newest) {
+  std::vector<std::size_t> path = candidates(newest.ids());
+  std::erase_if(path, [&](std::size_t i) { return entries_[i].snapshot->length() == newest.length(); });
+  int ends = 0;
+  const auto border = std::find_if(path.rbegin(), path.rend(), [&](std::size_t i) {
+    return entries_[i].kind != SnapshotClass::kInterval && ++ends == kRecentEnds;
+  });
+  if (border == path.rend()) return;
+  const int length = entries_[*border].snapshot->length();
+  std::vector<const Snapshot*> dropped;
+  add_between(path, length, dropped);
+  add_beside(newest.ids(), length, dropped);
+  for (const Snapshot* snapshot : dropped) drop(*find(snapshot->ids(), hash_tokens(snapshot->ids())));
+  counters_.thinned += static_cast<std::int64_t>(dropped.size());
+}
+
+bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapshot, int messages_end) {
   const std::lock_guard lock(mutex_);
   if (!is_enabled()) {
     count_skipped_locked("disabled");
@@ -303,14 +364,16 @@ bool PrefixCache::store_in_memory(const std::shared_ptr<const Snapshot>& snapsho
   }
   if (twin) erase(*twin);
   make_room(*snapshot, kind);
-  insert(snapshot, kind, hash);
+  insert(snapshot, kind, hash, messages_end);
+  if (snapshot->kind() == SnapshotClass::kPrompt) thin(*snapshot);
   ++counters_.stored_prefixes;
   counters_.stored_tokens += snapshot->length();
   return true;
 }
 
-bool PrefixCache::store(std::shared_ptr<const Snapshot> snapshot) {
-  const bool stored = store_in_memory(snapshot);
+bool PrefixCache::store(std::shared_ptr<const Snapshot> snapshot, int messages_end) {
+  MERERUN_CHECK(messages_end >= 0 && messages_end <= snapshot->length(), "the messages are among the tokens");
+  const bool stored = store_in_memory(snapshot, messages_end);
   if (stored) {
     offer(snapshot);
   } else if (tier_ && is_enabled()) {

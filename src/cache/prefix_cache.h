@@ -26,6 +26,7 @@ struct PrefixCacheCounters {
   std::int64_t misses = 0;
   std::int64_t stored_prefixes = 0;
   std::int64_t evictions = 0;
+  std::int64_t thinned = 0;  // entries of earlier turns that were let go while there was room
   std::int64_t reused_tokens = 0;
   std::int64_t stored_tokens = 0;
   std::int64_t disk_hits = 0;
@@ -55,6 +56,10 @@ struct PrefixMatch {
   int common_tokens = 0;  // longest common prefix of the prompt with any sequence in memory
 };
 
+/// Along a long sequence two neighbouring snapshots are at most this far apart, in tokens, so that whoever
+/// leaves it computes fewer of the shared positions again.
+inline constexpr int kSnapshotGapTokens = 4096;
+
 /// Snapshots of one model, found by the longest stored prefix of a prompt, within a byte budget; behind them
 /// optionally a slower tier.
 ///
@@ -64,6 +69,12 @@ struct PrefixMatch {
 /// is left, as long as they hold at most half of the budget; beyond that they count as kSemantic. A snapshot
 /// that someone holds is never evicted, an interval never displaces another class, and a store that would not
 /// fit is skipped before anything is evicted for it.
+///
+/// Earlier turns are thinned whether there is room or not, when the prompt of a later one is stored. Of the
+/// stored prefixes of that prompt the last four that are no intervals stay, with all behind them. Of the
+/// others one goes, unless it is a system part or held, if its neighbours are at most half of the shorter
+/// one's length and kSnapshotGapTokens apart. What a turn before those four left beside the conversation
+/// (its generation prompt, a reply that the template rewrites) goes too.
 ///
 /// Thread-safety: thread-safe, except that `lookup` and `store` belong to the thread that owns the Ops.
 class PrefixCache {
@@ -90,8 +101,9 @@ class PrefixCache {
 
   /// Stores a snapshot, evicting others where needed. A twin of the same ids is replaced if the new one knows
   /// more (history, then logits); the pair keeps the better class. False if it was skipped from memory; the
-  /// reason is counted ("too-large", "budget", "disabled").
-  bool store(std::shared_ptr<const Snapshot> snapshot);
+  /// reason is counted ("too-large", "budget", "disabled"). `messages_end`: how many of its tokens are the
+  /// messages that it answers, where a later turn may go on from those in other words; else 0.
+  bool store(std::shared_ptr<const Snapshot> snapshot, int messages_end = 0);
 
   /// Counts a store that its owner left out, by reason ("cancelled", "vision", "disabled").
   void count_skipped(std::string_view reason);
@@ -109,7 +121,9 @@ class PrefixCache {
     SnapshotClass kind = SnapshotClass::kInterval;
     std::uint64_t hash = 0;
     std::uint64_t last_use = 0;
-    bool is_offered = false;  // the tier has it, or does not want it
+    int messages_end = 0;             // tokens of the messages it answers; 0: unknown
+    std::uint64_t messages_hash = 0;  // of those
+    bool is_offered = false;          // the tier has it, or does not want it
   };
   struct IdsLess {
     using is_transparent = void;
@@ -138,13 +152,20 @@ class PrefixCache {
   bool goes_before(const Entry& a, const Entry& b) const;
   bool can_fit(const Snapshot& snapshot, SnapshotClass kind, std::optional<std::size_t> twin) const;
   void make_room(const Snapshot& snapshot, SnapshotClass kind);
-  void insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash);
+  void insert(std::shared_ptr<const Snapshot> snapshot, SnapshotClass kind, std::uint64_t hash,
+              int messages_end);
   void erase(std::size_t index);
+  void drop(std::size_t index);
+  /// Drops what earlier turns of the newest prompt's conversation no longer need.
+  void thin(const Snapshot& newest);
+  void add_between(const std::vector<std::size_t>& path, int border,
+                   std::vector<const Snapshot*>& dropped) const;
+  void add_beside(std::span<const TokenId> prompt, int border, std::vector<const Snapshot*>& dropped) const;
   /// Keeps the better class.
   void mark_used(Entry& entry, SnapshotClass kind);
   void remember_evicted(std::uint64_t hash);
   void count_skipped_locked(std::string_view reason);
-  bool store_in_memory(const std::shared_ptr<const Snapshot>& snapshot);
+  bool store_in_memory(const std::shared_ptr<const Snapshot>& snapshot, int messages_end = 0);
   void offer(const std::shared_ptr<const Snapshot>& snapshot);
 
   const std::size_t budget_bytes_;

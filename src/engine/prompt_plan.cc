@@ -13,18 +13,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Adds the end of a rendered part, if it is a proper prefix of the prompt in text and in ids.
-void add_boundary(const Engine& engine, const ChatPrompt& part, std::string_view text, PromptPlan& plan) {
+/// Adds the end of a rendered part, if it is a proper prefix of the prompt in text and in ids. Returns it, or
+/// 0.
+Position add_boundary(const Engine& engine, const ChatPrompt& part, std::string_view text, PromptPlan& plan) {
   std::string rendered;
   try {
     rendered = engine.render(part, false);
   } catch (const Error&) {
-    return;  // a template may refuse a part (no user message yet): then there is no such boundary
+    return 0;  // a template may refuse a part (no user message yet): then there is no such boundary
   }
-  if (rendered.empty() || rendered.size() >= text.size() || !text.starts_with(rendered)) return;
+  if (rendered.empty() || rendered.size() >= text.size() || !text.starts_with(rendered)) return 0;
   const std::vector<TokenId> ids = engine.tokenizer().encode(rendered);
-  if (ids.size() >= plan.ids.size() || !std::equal(ids.begin(), ids.end(), plan.ids.begin())) return;
+  if (ids.size() >= plan.ids.size() || !std::equal(ids.begin(), ids.end(), plan.ids.begin())) return 0;
   plan.semantic.push_back(static_cast<Position>(ids.size()));
+  return plan.semantic.back();
 }
 
 ChatPrompt first_messages(const ChatPrompt& chat, std::size_t count) {
@@ -94,7 +96,7 @@ void add_semantic_boundaries(const Engine& engine, const ChatPrompt& chat, std::
   add_system_boundary(engine, chat, text, plan);
   if (messages.size() > 1) add_boundary(engine, first_messages(chat, messages.size() - 1), text, plan);
   // A next turn may render differently from the generation prompt on (reasoning dropped or added).
-  add_boundary(engine, chat, text, plan);
+  plan.messages_end = add_boundary(engine, chat, text, plan);
   std::sort(plan.semantic.begin(), plan.semantic.end());
   plan.semantic.erase(std::unique(plan.semantic.begin(), plan.semantic.end()), plan.semantic.end());
 }

@@ -17,6 +17,7 @@ struct PromptPlan {
   /// Ends of the tools and system part, of all messages but the last, and of all messages, where they are
   /// proper prefixes of the prompt's ids; ascending.
   std::vector<Position> semantic;
+  Position messages_end = 0;           // the last of them, where it is the end of all messages; else 0
   std::optional<Position> system_end;  // the first of them, where there is such a part
   /// Ends of earlier messages, at least kMessageGap apart; ascending. An edit of an earlier turn starts
   /// there.

@@ -13,10 +13,9 @@
 namespace mererun {
 namespace {
 
-// Aligned snapshots inside a prompt: at powers of two, then at multiples of the second. A change at position
-// d leaves at least half of d to reuse, and loses less than the second.
+// Aligned snapshots inside a prompt: at powers of two, then at multiples of kSnapshotGapTokens. A change at
+// position d leaves at least half of d to reuse, and loses less than that.
 constexpr Position kFirstAligned = 128;
-constexpr Position kIntervalTokens = 4096;
 
 SamplingOptions validated(SamplingOptions options, int vocabulary) {
   validate(options, vocabulary);
@@ -161,7 +160,7 @@ void Run::open_state() {
 
 void Run::plan_snapshots() {
   const auto prompt = static_cast<Position>(plan_.ids.size());
-  for (Position at = kFirstAligned; at < prompt; at += std::min(at, kIntervalTokens))
+  for (Position at = kFirstAligned; at < prompt; at += std::min(at, kSnapshotGapTokens))
     snapshots_[at] = SnapshotClass::kInterval;
   for (const Position at : plan_.message_ends) snapshots_[at] = SnapshotClass::kInterval;
   for (const Position at : plan_.semantic) snapshots_[at] = SnapshotClass::kSemantic;
@@ -193,7 +192,8 @@ void Run::store_snapshot(SnapshotClass kind, std::vector<float> logits) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     return cache.count_skipped("budget");  // the request itself can go on
   }
-  cache.store(std::move(snapshot));
+  const bool answers = kind == SnapshotClass::kPrompt || kind == SnapshotClass::kReply;
+  cache.store(std::move(snapshot), answers ? plan_.messages_end : 0);
 }
 
 void Run::step_prefill() {

@@ -249,6 +249,106 @@ TEST_F(PrefixCacheTest, WhatTheTierWasTooBusyForIsOfferedAgainWhenItIsUsed) {
   EXPECT_THAT(tier.offers, ElementsAre(Pair(20, 2), Pair(30, 1)));
 }
 
+/// Stores the aligned positions below `length` and returns the state behind `length` tokens.
+std::shared_ptr<const Snapshot> store_prompt(PrefixCache& cache, SmallStates& states, int length) {
+  std::shared_ptr<const Snapshot> last;
+  const auto go_to = [&](int at, SnapshotClass kind) {
+    const int from = last ? last->length() : 0;
+    last = last ? states.extended(*last, count_up(from, at - from), kind)
+                : states.snapshot(count_up(0, at), kind);
+    cache.store(last);
+  };
+  go_to(100, SnapshotClass::kSystem);
+  for (int at = 128; at < length; at += std::min(at, kSnapshotGapTokens)) go_to(at, SnapshotClass::kInterval);
+  go_to(length, SnapshotClass::kPrompt);
+  return last;
+}
+
+TEST_F(PrefixCacheTest, TwentyTurnsCostLittleMoreThanOne) {
+  constexpr int kLong = 30000;
+  PrefixCache cache(kPlenty);
+  auto last = store_prompt(cache, states_, kLong);
+  const std::size_t one = cache.bytes();
+  const std::size_t entries = cache.entries();
+  std::vector<int> ends;
+  for (int turn = 0; turn < 20; ++turn) {
+    for (const auto& [tokens, kind] :
+         {std::pair(16, SnapshotClass::kReply), std::pair(40, SnapshotClass::kPrompt)}) {
+      ends.push_back(last->length());
+      last = states_.extended(*last, count_up(last->length(), tokens), kind);
+      cache.store(last);
+    }
+  }
+  // What four ends and the newest hold each, and the pages of the new positions.
+  const std::size_t page =
+      states_.pools.trunk->geometry().page_bytes() + states_.pools.head->geometry().page_bytes();
+  EXPECT_EQ(cache.entries(), entries + 4);
+  EXPECT_LE(cache.bytes(), one + 4 * (last->exclusive_bytes() + page) + 5 * page);
+  EXPECT_LE(cache.bytes() * 4, one * 5);
+  EXPECT_EQ(cache.counters().thinned, 36);
+  EXPECT_EQ(cache.counters().evictions, 0);
+  // The last two turns are there to the token, and wherever a prompt leaves, the bound holds.
+  for (std::size_t i = ends.size() - 4; i < ends.size(); ++i)
+    EXPECT_EQ(matched(cache, joined(count_up(0, ends[i]), {-1})), ends[i]);
+  for (int at = 128; at < last->length(); at += 97) {
+    const int reused = matched(cache, joined(count_up(0, at), {-1}));
+    EXPECT_GE(2 * reused, at) << at;
+    EXPECT_LT(at - reused, kSnapshotGapTokens) << at;
+  }
+  EXPECT_EQ(matched(cache, joined(count_up(0, 110), {-1})), 100) << "the system part is pinned";
+}
+
+TEST_F(PrefixCacheTest, ThinningKeepsWhatIsHeldAndWhatIsFarFromOthers) {
+  PrefixCache cache(kPlenty);
+  auto last = store_prompt(cache, states_, 300);
+  const auto held = cache.peek(count_up(0, 300));
+  last.reset();
+  last = held;
+  std::vector<int> lengths{300};
+  for (int turn = 0; turn < 12; ++turn) {  // 400 tokens a turn
+    last = states_.extended(*last, count_up(last->length(), 400));
+    lengths.push_back(last->length());
+    cache.store(last);
+  }
+  EXPECT_EQ(matched(cache, joined(count_up(0, 300), {-1})), 300);
+  int before = 300;
+  for (const int length : lengths) {
+    if (matched(cache, joined(count_up(0, length), {-1})) != length) continue;
+    EXPECT_LE(length - before, std::max(400, before / 2)) << length;
+    before = length;
+  }
+  EXPECT_EQ(before, 5100);
+  EXPECT_LT(cache.entries(), lengths.size() + 3) << "with the three that the prompt left";
+}
+
+TEST_F(PrefixCacheTest, WhatEarlierTurnsLeftBesideTheConversationIsThinnedToo) {
+  PrefixCache cache(kPlenty);
+  std::vector<std::vector<TokenId>> answered;
+  std::shared_ptr<const Snapshot> messages = states_.snapshot(count_up(0, 300), SnapshotClass::kSystem);
+  cache.store(messages);
+  for (int turn = 0; turn < 10; ++turn) {
+    // The question; the prompt ends in a generation prompt, and the template rewrites the reply to it.
+    messages = states_.extended(*messages, count_up(1000 * turn, 20), SnapshotClass::kSemantic);
+    cache.store(messages);
+    const auto prompt = states_.extended(*messages, {-5, -6}, SnapshotClass::kPrompt);
+    cache.store(prompt, messages->length());
+    cache.store(states_.extended(*prompt, {-7, 8, 9}, SnapshotClass::kReply), messages->length());
+    answered.emplace_back(prompt->ids().begin(), prompt->ids().end());
+    // Another conversation that says something else at the same place.
+    const auto other = states_.extended(*messages, {-8, turn}, SnapshotClass::kPrompt);
+    if (turn < 2) cache.store(states_.extended(*other, {-5, -6}), other->length());
+    messages = states_.extended(*messages, count_up(1000 * turn + 500, 10), SnapshotClass::kSemantic);
+    cache.store(messages);
+  }
+  for (std::size_t turn = 0; turn < 10; ++turn) {
+    const auto& prompt = answered[turn];
+    EXPECT_EQ(matched(cache, prompt) == static_cast<int>(prompt.size()), turn >= 8) << turn;
+  }
+  std::vector<TokenId> question(answered[1].begin(), answered[1].end() - 2);
+  EXPECT_EQ(matched(cache, joined(question, {-8, 1, -5, -6})), static_cast<int>(question.size()) + 4);
+  EXPECT_LE(cache.entries(), 13u);
+}
+
 TEST_F(PrefixCacheTest, IntervalsAreThinnedAndDisplaceNothingElse) {
   const auto interval = [&](int length) {
     return states_.snapshot(count_up(1, length), SnapshotClass::kInterval);
@@ -374,8 +474,8 @@ TEST_F(PrefixCacheTest, LookupIsLinearInThePromptHoweverMuchIsStored) {
   auto last = states_.snapshot(count_up(1, 20000));
   cache.store(last);
   for (int i = 0; i < 200; ++i) {
-    cache.store(states_.extended(*last, {50000 + i, 7}));
-    last = states_.extended(*last, {i, i + 1, i + 2});
+    cache.store(states_.extended(*last, {50000 + i, 7}, SnapshotClass::kReply));
+    last = states_.extended(*last, {i, i + 1, i + 2}, SnapshotClass::kReply);
     cache.store(last);
   }
   std::vector<TokenId> hit(last->ids().begin(), last->ids().end());

@@ -198,6 +198,36 @@ TEST_P(PrefixChat, ARewrittenReasoningIsReusedUpToTheRewrite) {  // prefix.reaso
   expect_same(two, cold(*engine_, chat(messages, true)));
 }
 
+TEST_P(PrefixChat, TurnsBeforeTheLastTwoAreThinnedAlsoWhereReasoningIsDropped) {
+  const testing::TempFolder temp;
+  for (const bool forgets : {false, true}) {
+    const auto engine =
+        load(forgets ? forgetful(temp, testing::bundled(GetParam())) : testing::bundled(GetParam()));
+    Json messages = Json::array();
+    std::vector<std::vector<TokenId>> prompts;
+    for (int turn = 0; turn < 7; ++turn) {
+      messages.push_back(say("user", "What is 21 + " + std::to_string(turn) + "? And what is that less 3?"));
+      GenerateRequest asked = chat(messages, true);
+      asked.max_tokens = 8;
+      const GenerateResult got = generate(*engine, std::move(asked));
+      EXPECT_EQ(got.prefix.outcome, turn == 0 ? "miss" : "prefix");
+      prompts.push_back(got.prompt_ids);
+      Json reply = say("assistant", "It is " + std::to_string(21 + turn) + ".");
+      if (!forgets) reply["reasoning_content"] = "Sums are easy.";
+      messages.push_back(std::move(reply));
+    }
+    const auto is_kept = [&](const std::vector<TokenId>& ids) {
+      const auto snapshot = engine->prefix_cache().peek(ids, true);
+      return snapshot && snapshot->ids().size() == ids.size();
+    };
+    EXPECT_TRUE(is_kept(prompts[6]));
+    EXPECT_TRUE(is_kept(prompts[5])) << "the last turn may be asked again";
+    for (const std::size_t turn : {2u, 3u}) EXPECT_FALSE(is_kept(prompts[turn])) << turn;
+    EXPECT_LE(engine->prefix_cache().entries(), 22u);
+    expect_same(generate(*engine, chat(messages, true)), cold(*engine, chat(messages, true)));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Bundled, PrefixChat, ::testing::Values("demo-dense-4bit", "demo-moe-4bit"),
                          [](const auto& p) {
                            return std::string(p.param == "demo-dense-4bit" ? "Dense" : "Moe");
