@@ -334,7 +334,7 @@ void Connection::write_some() {
 }
 
 void Connection::on_flushed() {
-  if (keeps_alive_) {
+  if (keeps_alive_ && !is_peer_gone_) {  // its end is reported once: another read would wait for nothing
     state_ = State::kIdle;
     deadline_ = Clock::now() + shared_->limits.idle_timeout;
     arm();

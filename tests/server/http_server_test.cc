@@ -88,6 +88,21 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
+/// They stop sending once they have asked; some of that comes after the answer's head, which then says that
+/// the connection stays.
+TEST_F(HttpServerTest, ClientsThatStopSendingAreNotKept) {
+  HttpServer& server = start({.idle_timeout = std::chrono::hours(1)});
+  for (int i = 0; i < 1000 && server.connections() == 0; ++i) {
+    SocketClient client(server.port());
+    client.send("GET /echo HTTP/1.1\r\n\r\n");
+    client.shut_down_sending();
+    EXPECT_THAT(client.read_to_end(), StartsWith("HTTP/1.1 200"));
+    for (int wait = 0; wait < 10'000 && server.connections() > 0; ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(server.connections(), 0);
+}
+
 TEST_F(HttpServerTest, ServesSeveralRequestsOnOneConnection) {
   start();
   SocketClient c = client();

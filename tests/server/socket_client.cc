@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@ SocketClient::SocketClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const timeval patience{.tv_sec = 30, .tv_usec = 0};
   setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const int at_once = 1;  // two sends are two pieces, and the second doesn't wait for the first
+  setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) close();
 }
 
