@@ -79,7 +79,7 @@ function(mererun_add_test folder)
 endfunction()
 
 # mererun_add_fuzz_target(<name> SOURCES fuzz_a.cc ... DEPENDS folder ... [LINK lib ...])
-# One libFuzzer program, bin/fuzz_<name>; its seeds lie in tests/fuzz/corpus/<name>. scripts/fuzz.sh runs them all.
+# One libFuzzer program, bin/fuzz_<name>; its seeds are corpus/<name> of tests/fuzz/corpus.tar.xz. scripts/fuzz.sh runs them all.
 function(mererun_add_fuzz_target name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
   set(deps ${ARG_DEPENDS})

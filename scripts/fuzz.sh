@@ -2,7 +2,7 @@
 # Builds the fuzz targets with clang and runs each for a while.
 #   scripts/fuzz.sh [SECONDS] [TARGET...]     default: 60 seconds each, every target
 #
-# Starts from tests/fuzz/corpus/<target>; new inputs are collected under build/fuzz/corpus, findings under
+# Starts from the seeds of tests/fuzz/corpus.tar.xz, corpus/<target>, unpacked to build/fuzz/seeds; new inputs are collected under build/fuzz/corpus, findings under
 # build/fuzz/findings. The exit status is 1 when any target found something.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,14 +25,15 @@ if ((${#targets[@]} == 0)); then
 fi
 ((${#targets[@]})) || { say "fuzz: no target was built"; exit 70; }
 
-mkdir -p build/fuzz/findings
+mkdir -p build/fuzz/findings build/fuzz/seeds
+tar -xf tests/fuzz/corpus.tar.xz -C build/fuzz/seeds
 failed=()
 for target in "${targets[@]}"; do
   name=${target#fuzz_}
   collected=build/fuzz/corpus/$name
   mkdir -p "$collected"
   corpora=("$collected")
-  [[ -d tests/fuzz/corpus/$name ]] && corpora+=("tests/fuzz/corpus/$name")
+  [[ -d build/fuzz/seeds/corpus/$name ]] && corpora+=("build/fuzz/seeds/corpus/$name")
   log=build/fuzz/$name.log
   status=clean
   build/fuzz/bin/"fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
