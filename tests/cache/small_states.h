@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -41,7 +42,8 @@ struct SmallStates {
       const int position = first + static_cast<int>(i);
       for (int l = 0; l < geometry.attention_layers; ++l) write_position(state.kv(), l, position, ids[i]);
       for (int c = 0; c < geometry.hidden; ++c)
-        last.row<float>(0)[c] = static_cast<float>(position * 31 + ids[i] * 7 + c);
+        last.row<float>(0)[c] =
+            static_cast<float>(std::int64_t{position} * 31 + std::int64_t{ids[i]} * 7 + c);
       if (history && i + 1 < ids.size()) history->append(last, ids.subspan(i + 1, 1));
       auto* recurrent = state.recurrent().bytes().as<float>();
       const std::size_t floats = state.recurrent().bytes().size_bytes() / sizeof(float);
