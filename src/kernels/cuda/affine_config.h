@@ -24,6 +24,9 @@ constexpr int affine_held(int column_tiles, int row_tiles, int stored_bits) {
   return held < 1 ? 1 : held;
 }
 
+/// Activation rows from which on the tile kernel is the faster one.
+inline constexpr int kTiledRows = 96;
+
 struct AffineLimits {
   int multiprocessors = 0;
   int shared_per_block = 0;

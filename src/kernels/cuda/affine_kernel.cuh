@@ -201,8 +201,8 @@ struct AffineKernel {
       const uint4 x = read_activation(at, n, step);
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
-        multiply<kBits>(high[r][n], a[r], x.x, x.y);
-        multiply<kBits>(low[r][n], a[r], x.z, x.w);
+        multiply<kBits>(high[r][n], a[r], x.x, x.y, high[r][n]);
+        multiply<kBits>(low[r][n], a[r], x.z, x.w, low[r][n]);
       }
     }
   }
@@ -211,7 +211,9 @@ struct AffineKernel {
   /// on nothing of each other.
   __device__ __forceinline__ void add_record(const Record<kBits> (&record)[kRowTiles], const Columns& at,
                                              int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
-    Sums high = {}, low = {};
+    Sums high, low;
+    start_sums(&high[0][0][0], kRowTiles * kColumnTiles * 4);
+    start_sums(&low[0][0][0], kRowTiles * kColumnTiles * 4);
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
       std::uint32_t a[kRowTiles][4];
@@ -234,7 +236,9 @@ struct AffineKernel {
                                           int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
     const int steps = p.layout.steps();
     const std::int64_t offset = static_cast<std::int64_t>(g) * p.layout.record_bytes();
-    Sums high = {}, low = {};
+    Sums high, low;
+    start_sums(&high[0][0][0], kRowTiles * kColumnTiles * 4);
+    start_sums(&low[0][0][0], kRowTiles * kColumnTiles * 4);
     for (int s = 0; s < steps; ++s) {
       std::uint32_t a[kRowTiles][4];
 #pragma unroll

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/affine_kernel.cuh"
 #include "kernels/cuda/affine_linear.h"
+#include "kernels/cuda/affine_tile.cuh"
 
 namespace mererun::cuda {
 
@@ -39,6 +40,33 @@ void launch_staged(const LaunchContext& context, AffineScratch& scratch, const A
          work, p);
 }
 
+/// Launches the tile kernel on `wholes` * p.parts blocks.
+template <int kBits, int kColumnWarps, bool kPaired, class Work>
+void launch_tiles(const LaunchContext& context, const char* where, const Work& work,
+                  const AffineTileLaunch& p, std::int64_t wholes) {
+  using Kernel = AffineTileKernel<kBits, kColumnWarps, kPaired, Work>;
+  constexpr auto kKernel = affine_tile_kernel<kBits, kColumnWarps, kPaired, Work>;
+  allow_all_shared<kKernel>(context);
+  launch(context, where, kKernel,
+         {dim3(static_cast<unsigned>(wholes * p.parts)), dim3(Kernel::kThreads),
+          static_cast<std::size_t>(Kernel::kSharedBytes)},
+         work, p);
+}
+
+/// Launches the tile kernel over all rows of x.
+template <int kBits, class Work>
+void run_tiles(const LaunchContext& context, const AffineView& layout, const ActivationCodes& x,
+               const Work& work) {
+  constexpr int kColumnWarps = 2;
+  using Kernel = AffineTileKernel<kBits, kColumnWarps, false, Work>;
+  AffineTileLaunch p;
+  p.layout = layout;
+  p.x = x;
+  p.parts = static_cast<int>(blocks_for(x.rows, Kernel::kColumns));
+  launch_tiles<kBits, kColumnWarps, false>(context, "linear", work, p,
+                                           blocks_for(work.units(), Kernel::kUnits));
+}
+
 /// Runs the work over all rows of x, in pieces of up to 16 columns (pairs 8, layouts that are not common 32)
 /// where their codes fit in shared memory, else narrower. Two tiles of columns keep 16 warps busy; four would
 /// leave 8, which wait for memory and for each other.
@@ -58,6 +86,7 @@ void run_staged(const LaunchContext& context, AffineScratch& scratch, const Affi
     if (attempt(std::integral_constant<int, 4>{})) return;
   } else {
     if constexpr (!kPaired) {
+      if (x.rows >= kTiledRows) return run_tiles<kBits>(context, layout, x, work);
       if (x.rows > 8 && attempt(std::integral_constant<int, 2>{})) return;
     }
     if (attempt(std::integral_constant<int, 1>{})) return;

@@ -8,21 +8,23 @@
 
 namespace mererun::cuda {
 
-/// D += A * B of m16n8k32, exact in int32: 16 weight rows by 8 activation rows. Codes of 4 bits are signed
+/// D = A * B + C of m16n8k32, exact in int32: 16 weight rows by 8 activation rows. Codes of 4 bits are signed
 /// bytes as well as unsigned ones.
 template <int kBits>
 __device__ __forceinline__ void multiply(int (&d)[4], const std::uint32_t* a, std::uint32_t b0,
-                                         std::uint32_t b1) {
+                                         std::uint32_t b1, const int (&c)[4]) {
   if constexpr (kBits == 4) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        "{%10,%11,%12,%13};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+          "r"(c[3]));
   } else {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        "{%10,%11,%12,%13};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+          "r"(c[3]));
   }
 }
 
@@ -66,6 +68,13 @@ struct Record {
     }
     sides = __ldcs(reinterpret_cast<const uint2*>(from + 128 * kBits) + lane / 4);
   }
+  /// The same where other warps and blocks read the record too.
+  __device__ __forceinline__ void load_shared(const std::uint8_t* from, int lane) {
+#pragma unroll
+    for (int i = 0; i < kBits / 4; ++i)
+      codes[i] = __ldg(reinterpret_cast<const uint4*>(from) + 32 * i + lane);
+    sides = __ldg(reinterpret_cast<const uint2*>(from + 128 * kBits) + lane / 4);
+  }
   /// First operand of step 0 or 1.
   __device__ __forceinline__ void operand(std::uint32_t (&a)[4], int step) const {
     if constexpr (kBits == 4) {
@@ -84,12 +93,29 @@ struct Record {
   static constexpr int kBytes = 128 * kBits + 64;
 };
 
+/// What sums of products start from: as float bits, 1.5 * 2^23. A plane's dot of a group stays below 2^22
+/// (128 elements x 255 x 128), so the bits of the sum are those of the float kSumBase + dot, exactly.
+inline constexpr int kSumStart = 0x4b400000;
+inline constexpr float kSumBase = 12582912.0f;
+
+__device__ __forceinline__ void start_sums(int* sums, int count) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) sums[i] = kSumStart;
+}
+
+/// float(256 * high + low), rounded once, of two sums that began at kSumStart. The fma is exact, a multiple
+/// of 256 with at most 22 bits; the addition takes kSumBase out again and rounds. Full-rate instructions,
+/// where joining integers and converting takes slow ones.
+__device__ __forceinline__ float joined_planes(int high, int low) {
+  return __fadd_rn(__fmaf_rn(__int_as_float(high), 256.0f, -257.0f * kSumBase), __int_as_float(low));
+}
+
 /// One group of the contract: acc = fma(s * d, float(I), acc); acc = fma(b, D, acc), for the four results of
-/// a lane. `sides` holds d, D of two neighbouring columns.
+/// a lane. `high` and `low` began at kSumStart; `sides` holds d, D of two neighbouring columns.
 __device__ __forceinline__ void add_group(float (&acc)[4], const int (&high)[4], const int (&low)[4],
                                           const RowSides& w, const float4& sides) {
   const auto term = [](float& to, int h, int l, float s, float b, float d, float sum) {
-    to = __fmaf_rn(__fmul_rn(s, d), __int2float_rn(h * 256 + l), to);
+    to = __fmaf_rn(__fmul_rn(s, d), joined_planes(h, l), to);
     to = __fmaf_rn(b, sum, to);
   };
   term(acc[0], high[0], low[0], w.s0, w.b0, sides.x, sides.y);

@@ -9,7 +9,7 @@ void run_affine_experts_gated(const LaunchContext& context, const AffineView& ga
   if (list.width == 8) {
     launch_gathered<1, 2, 4, true, true>(context, gate, work, x);
   } else {
-    launch_gathered<4, 2, 4, true, true>(context, gate, work, x);
+    launch_expert_tiles<true>(context, gate, work, x);
   }
 }
 

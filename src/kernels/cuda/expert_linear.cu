@@ -10,7 +10,7 @@ void run_affine_experts(const LaunchContext& context, const AffineView& weight, 
   if (is_common && list.width == 8) {
     launch_gathered<1, 1, 4, true, false>(context, weight, work, x);
   } else if (is_common) {
-    launch_gathered<4, 1, 4, true, false>(context, weight, work, x);
+    launch_expert_tiles<false>(context, weight, work, x);
   } else if (weight.stored_bits == 4) {
     launch_gathered<4, 1, 4, false, false>(context, weight, work, x);
   } else {

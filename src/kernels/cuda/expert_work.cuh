@@ -67,6 +67,19 @@ void launch_gathered(const LaunchContext& context, const AffineView& layout, con
          work, p);
 }
 
+/// The tile kernel, for lists whose width is its columns: 32.
+template <bool kPaired>
+void launch_expert_tiles(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
+                         const ActivationCodes& x) {
+  using Kernel = AffineTileKernel<4, 1, kPaired, ExpertWork>;
+  AffineTileLaunch p;
+  p.layout = layout;
+  p.x = x;
+  p.parts = static_cast<int>(blocks_for(work.tiles, Kernel::kUnits));
+  launch_tiles<4, 1, kPaired>(context, "expert_mlp", work, p,
+                              most_entries(work.list.assignments(), work.list.experts, work.list.width));
+}
+
 inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* second, const ExpertList& list,
                                    ExpertRows rows, const TensorView& out) {
   ExpertWork work{};
