@@ -76,6 +76,18 @@ TEST(CudaPlan, AttentionTakesTilesThenSegmentsThenEverything) {
   EXPECT_EQ(plan_attend(cache(32, 4, 256), 24, 1024, 132, 232448).span, AttendSpan::kWhole);
 }
 
+TEST(CudaPlan, LongPastsOfHeadsOf256DimsAreTakenTwoTilesAWarp) {
+  const auto is_paired = [](int pages, int head_dim, int rows) {
+    return plan_attend(cache(pages, 4, head_dim), 24, rows, 132, 232448).is_paired;
+  };
+  EXPECT_FALSE(is_paired(4, 256, 1));
+  EXPECT_TRUE(is_paired(256, 256, 1));
+  EXPECT_TRUE(is_paired(32, 256, 1024));
+  EXPECT_FALSE(is_paired(256, 128, 1));
+  EXPECT_EQ(plan_attend(cache(256, 4, 256), 24, 1, 132, 232448).block_queries, 6);
+  EXPECT_EQ(plan_attend(cache(256, 2, 256), 16, 1, 132, 232448).block_queries, 8);
+}
+
 TEST(CudaPlan, AttentionBlocksCoverEveryQuery) {
   for (const int rows : {1, 4, 9, 32, 1000}) {
     for (const int group : {1, 6, 8, 12, 40}) {

@@ -1,3 +1,4 @@
+#include "kernels/cuda/attend_pair.h"
 #include "kernels/cuda/attend_shared.cuh"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.cuh"
@@ -128,14 +129,6 @@ __device__ void fold_query(const Shared& s, int query, int first) {
   }
 }
 
-/// Where a block leaves the partial softmax of one query.
-__device__ __forceinline__ float* partial_of(const Attend& p, int kv_head, int query, int chunk) {
-  const int t = query / p.group;
-  const int head = kv_head * p.group + query % p.group;
-  return p.partials +
-         ((static_cast<std::int64_t>(t) * p.heads + head) * p.chunks + chunk) * (p.cache.head_dim + 2);
-}
-
 /// The tile's weighted values of dim d for queries [from, from + kHeld), folded or left as a partial.
 template <AttendSpan kSpan>
 __device__ void add_values(const Attend& p, const Shared& s, int d, int from, int end, int first, int kv_head,
@@ -208,10 +201,6 @@ __device__ void add_values(const Attend& p, const Shared& s, int d, int from, in
       }
     }
   }
-}
-
-__device__ __forceinline__ float gated(float o, float l, float gate) {
-  return (o / l) * nm::sigmoid_f32(gate);
 }
 
 /// What is left after the last tile: partials of a segment, or the result.
@@ -303,53 +292,6 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_
   finish<kSpan>(p, s, queries, kv_head, first_query, chunk, begin);
 }
 
-/// A partial softmax as one dim sees it.
-struct Partial {
-  float m, l, o;
-};
-
-__device__ __forceinline__ Partial folded(const Partial& left, const Partial& next) {
-  const nm::SoftmaxFold f = nm::fold_of(left.m, next.m);
-  return {f.m, nm::fold_sum(left.l, next.l, f), nm::fold_sum(left.o, next.o, f)};
-}
-
-/// Folds the partials of one (row, head), left to right, and applies the gate; threads over dims.
-template <AttendSpan kSpan>
-__global__ void __launch_bounds__(kAttendThreads) attend_fold_kernel(const __grid_constant__ Attend p) {
-  wait_for_predecessor();
-  let_successor_start();
-  const int dim = p.cache.head_dim;
-  const int head = static_cast<int>(blockIdx.x);
-  const int t = static_cast<int>(blockIdx.y);
-  const int visible = p.positions[t] + 1;
-  const float* from = p.partials + (static_cast<std::int64_t>(t) * p.heads + head) * p.chunks * (dim + 2);
-  constexpr int kPerSegment = kSpan == AttendSpan::kTile ? nm::kSegmentTiles : 1;
-  constexpr int kPositions = kSegmentPositions / kPerSegment;
-  constexpr int kAtOnce = 16;  // partials whose loads are under way together
-  const int count = (visible + kPositions - 1) / kPositions;
-  for (int d = static_cast<int>(threadIdx.x); d < dim; d += kAttendThreads) {
-    Partial whole{0, 0, 0}, segment{0, 0, 0};
-    for (int first = 0; first < count; first += kAtOnce) {
-      Partial parts[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i >= count) break;
-        const float* part = from + static_cast<std::int64_t>(first + i) * (dim + 2);
-        parts[i] = {part[0], part[1], part[2 + d]};
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i;
-        if (index >= count) break;
-        segment = index % kPerSegment == 0 ? parts[i] : folded(segment, parts[i]);
-        if ((index + 1) % kPerSegment != 0 && index + 1 < count) continue;
-        whole = index < kPerSegment ? segment : folded(whole, segment);
-      }
-    }
-    p.out.row(t)[head * dim + d] = gated(whole.o, whole.l, p.q_gate.row(t)[(2 * head + 1) * dim + d]);
-  }
-}
-
 template <AttendSpan kSpan>
 void run(const LaunchContext& context, const Attend& args, const AttendPlan& plan) {
   constexpr auto kKernel = attend_kernel<kSpan>;
@@ -357,10 +299,13 @@ void run(const LaunchContext& context, const Attend& args, const AttendPlan& pla
   const dim3 grid(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(args.cache.kv_heads),
                   static_cast<unsigned>(plan.query_blocks));
   launch(context, "attend", kKernel, {grid, dim3(kAttendThreads), plan.shared_bytes}, args);
-  if constexpr (kSpan != AttendSpan::kWhole) {
-    launch(context, "attend", attend_fold_kernel<kSpan>,
-           {dim3(static_cast<unsigned>(args.heads), static_cast<unsigned>(args.rows)), dim3(kAttendThreads)},
-           args);
+}
+
+void run_any(const LaunchContext& context, const Attend& args, const AttendPlan& plan) {
+  switch (plan.span) {
+    case AttendSpan::kTile: run<AttendSpan::kTile>(context, args, plan); break;
+    case AttendSpan::kSegment: run<AttendSpan::kSegment>(context, args, plan); break;
+    case AttendSpan::kWhole: run<AttendSpan::kWhole>(context, args, plan); break;
   }
 }
 
@@ -380,11 +325,12 @@ void run_attend(const LaunchContext& context, const AttendParams& p, const Atten
                     p.scale_log2e,
                     matrix<float>(p.out),
                     partials};
-  switch (plan.span) {
-    case AttendSpan::kTile: run<AttendSpan::kTile>(context, args, plan); break;
-    case AttendSpan::kSegment: run<AttendSpan::kSegment>(context, args, plan); break;
-    case AttendSpan::kWhole: run<AttendSpan::kWhole>(context, args, plan); break;
+  if (plan.is_paired) {
+    run_attend_pair(context, args, plan);
+  } else {
+    run_any(context, args, plan);
   }
+  if (plan.span != AttendSpan::kWhole) run_attend_fold(context, args, plan.span);
 }
 
 }  // namespace mererun::cuda

@@ -26,6 +26,18 @@ struct Attend {
   float* partials;  // [row * heads + head][chunk][m, l, o...]
 };
 
+/// Where a block leaves the partial softmax of one query.
+__device__ __forceinline__ float* partial_of(const Attend& p, int kv_head, int query, int chunk) {
+  const int t = query / p.group;
+  const int head = kv_head * p.group + query % p.group;
+  return p.partials +
+         ((static_cast<std::int64_t>(t) * p.heads + head) * p.chunks + chunk) * (p.cache.head_dim + 2);
+}
+
+__device__ __forceinline__ float gated(float o, float l, float gate) {
+  return (o / l) * nm::sigmoid_f32(gate);
+}
+
 /// A query's bookkeeping in shared memory.
 struct Query {
   int visible;           // keys it sees; 0: no query
