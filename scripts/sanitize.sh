@@ -8,6 +8,7 @@ source scripts/setup.sh
 ensure_packages "${MERERUN_PACKAGES[@]}"
 configure_preset dev
 build_preset dev
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1}
+# A small quarantine: tests bound the memory of a process.
+export ASAN_OPTIONS=${ASAN_OPTIONS:-quarantine_size_mb=8:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 exec ctest --test-dir build/dev -j 2 --output-on-failure --label-exclude '^(cuda|slow)$' "$@"
