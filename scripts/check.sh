@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # The gate before a change lands: formatting, lint, hygiene, build, tests with counts, help texts.
-#   scripts/check.sh [--changed] [--tidy] [--no-build] [--update-help]
+#   scripts/check.sh [--changed] [--tidy] [--no-build] [--hygiene] [--update-help]
 #     --changed       format and lint only the files that differ from branch main
 #     --tidy          run clang-tidy as well (minutes)
 #     --no-build      only the checks that read files
+#     --hygiene       only the rules of the tree, which CTest runs as well
 #     --update-help   store the program's help texts under tests/cli/help instead of comparing them
 # Every step runs even when an earlier one failed; the exit status is 1 if any did.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70
 source scripts/setup.sh
 
-changed='' tidy='' build=1 update_help=''
+changed='' tidy='' build=1 hygiene='' update_help=''
 for argument in "$@"; do
   case $argument in
     --changed) changed=1 ;;
     --tidy) tidy=1 ;;
     --no-build) build='' ;;
+    --hygiene) hygiene=1 ;;
     --update-help) update_help=1 ;;
     *) say "check: unknown option $argument; see the head of scripts/check.sh"; exit 64 ;;
   esac
@@ -134,6 +136,11 @@ check_help() {
   verdict help $status "$count texts"
 }
 
+if [[ -n $hygiene ]]; then
+  check_hygiene
+  printf '%s\n' "${verdicts[@]}"
+  exit $((failures > 0))
+fi
 ensure_packages clang-format clang-tidy git
 check_format
 check_hygiene

@@ -157,7 +157,7 @@ step() {
     *) result=fail status=1 ;;
   esac
   printf '{"stage":"%s","step":"%s","result":"%s","seconds":%d,"endOfLog":"%s"}\n' "$stage" "$name" "$result" \
-    $((SECONDS - start)) "$(tail -n 2 "$out/$name.log" | tr -d '"\\' | tr '\n\t' '  ' | cut -c1-300)" | tee -a "$receipt"
+    $((SECONDS - start)) "$(tail -n 2 "$out/$name.log" | sed "s#$out/##g; s#$PWD/##g" | tr -d '"\\' | tr '\n\t' '  ' | cut -c1-300)" | tee -a "$receipt"
 }
 # records STAGE NAME MOST: a step of mererun_cuda_check, with its records
 records() {

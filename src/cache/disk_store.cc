@@ -98,8 +98,7 @@ class FolderStore final : public DiskStore {
   enum class Load { kDone, kOther, kGone, kCorrupt };
 
   void search(const Query& query, Answer& answer) {
-    std::vector<std::uint64_t> hashes{0};
-    for (const TokenId id : query.prompt) hashes.push_back(extend_hash(hashes.back(), id));
+    const std::vector<std::uint64_t> hashes = prefix_hashes(query.prompt);
     int lacking = 0;  // tokens of the longest prefix without the history asked for
     for (const DiskIndex::Row& row : index_->candidates(options_.model, query.longer_than, hashes)) {
       if (query.needs_history && row.head != options_.head) {

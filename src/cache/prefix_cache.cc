@@ -313,8 +313,7 @@ void PrefixCache::add_between(const std::vector<std::size_t>& path, int border,
 /// Those that answer messages before `border` and that the conversation went past in other words.
 void PrefixCache::add_beside(std::span<const TokenId> prompt, int border,
                              std::vector<const Snapshot*>& dropped) const {
-  std::vector<std::uint64_t> hashes{0};
-  for (const TokenId id : prompt) hashes.push_back(extend_hash(hashes.back(), id));
+  const std::vector<std::uint64_t> hashes = prefix_hashes(prompt);
   for (const Entry& entry : entries_) {
     const auto length = static_cast<std::size_t>(entry.snapshot->length());
     const auto answered = static_cast<std::size_t>(entry.messages_end);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/types.h"
 
@@ -19,6 +20,14 @@ constexpr std::uint64_t hash_tokens(std::span<const TokenId> ids) {
   std::uint64_t hash = 0;
   for (const TokenId id : ids) hash = extend_hash(hash, id);
   return hash;
+}
+
+/// The hash of each prefix, [n] of the first n ids: size() + 1 of them.
+inline std::vector<std::uint64_t> prefix_hashes(std::span<const TokenId> ids) {
+  std::vector<std::uint64_t> hashes{0};
+  hashes.reserve(ids.size() + 1);
+  for (const TokenId id : ids) hashes.push_back(extend_hash(hashes.back(), id));
+  return hashes;
 }
 
 }  // namespace mererun

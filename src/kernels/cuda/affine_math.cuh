@@ -104,8 +104,8 @@ __device__ __forceinline__ void start_sums(int* sums, int count) {
 }
 
 /// float(256 * high + low), rounded once, of two sums that began at kSumStart. The fma is exact, a multiple
-/// of 256 with at most 22 bits; the addition takes kSumBase out again and rounds. Full-rate instructions,
-/// where joining integers and converting takes slow ones.
+/// of 256 with at most 22 bits; the addition takes kSumBase out again and rounds. No faster than
+/// joining and converting integers at few columns (docs/performance-cuda.md); the tile kernel is built on it.
 __device__ __forceinline__ float joined_planes(int high, int low) {
   return __fadd_rn(__fmaf_rn(__int_as_float(high), 256.0f, -257.0f * kSumBase), __int_as_float(low));
 }

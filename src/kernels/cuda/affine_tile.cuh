@@ -159,7 +159,7 @@ struct AffineTileKernel {
   struct Waiting {
     Values one, two, four;
   };
-  static __device__ __forceinline__ void keep(Values& to, Values& acc) {
+  static __device__ __forceinline__ void keep(Values& to, const Values& acc) {
     each([&](int r, int n, int e) { to[r][n][e] = acc[r][n][e]; });
   }
   static __device__ __forceinline__ void join(const Values& left, Values& acc) {

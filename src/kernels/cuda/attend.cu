@@ -90,14 +90,7 @@ __device__ void fold_query(const Shared& s, int query, int first) {
       sum = (((sum + w.x) + w.y) + w.z) + w.w;
     }
   } else {
-#pragma unroll
-    for (int j = 0; j < kKeys; j += 4) {
-      const float4 w = *reinterpret_cast<const float4*>(weights + j);
-      sum = j + 0 < count ? sum + w.x : sum;
-      sum = j + 1 < count ? sum + w.y : sum;
-      sum = j + 2 < count ? sum + w.z : sum;
-      sum = j + 3 < count ? sum + w.w : sum;
-    }
+    sum = sum_seen(weights, count);
   }
   own.tile_l = sum;
   if (kSpan == AttendSpan::kTile) return;

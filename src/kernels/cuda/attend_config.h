@@ -61,6 +61,14 @@ MERERUN_HD constexpr int pair_block_bytes(int queries) {
   return (4 * queries * (kPairHeadDim + 4 * numerics::kSegmentTiles + 7) + 15) / 16 * 16 + 16;
 }
 
+inline constexpr int kSegmentPages = numerics::kSegmentPositions / kKvPagePositions;
+
+/// Floats of the partials of all queries: of each chunk a maximum, a sum and a vector.
+inline std::size_t attend_partial_floats(int rows, int heads, int chunks, int head_dim) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads) * static_cast<std::size_t>(chunks) *
+         static_cast<std::size_t>(head_dim + 2);
+}
+
 /// Plan for heads of any size: as many queries a block as fit in `shared_per_block` bytes in every span.
 inline AttendPlan plan_attend_any(const KvLayerView& cache, int heads, int rows, int multiprocessors,
                                   int shared_per_block) {
@@ -74,15 +82,12 @@ inline AttendPlan plan_attend_any(const KvLayerView& cache, int heads, int rows,
   const std::int64_t blocks = static_cast<std::int64_t>(plan.query_blocks) * cache.kv_heads;
   if (blocks < multiprocessors && cache.page_count > 0) {
     // Tiles spread short contexts over the processors; segments leave fewer partials where they suffice.
-    constexpr int kSegmentPages = numerics::kSegmentPositions / kKvPagePositions;
     const std::int64_t segments = (cache.page_count + kSegmentPages - 1) / kSegmentPages;
     const bool by_tile = segments * blocks < 2 * static_cast<std::int64_t>(multiprocessors);
     const int positions = by_tile ? numerics::kTilePositions : numerics::kSegmentPositions;
     plan.span = by_tile ? AttendSpan::kTile : AttendSpan::kSegment;
     plan.chunks = (cache.page_count * kKvPagePositions + positions - 1) / positions;
-    plan.partial_floats = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads) *
-                          static_cast<std::size_t>(plan.chunks) *
-                          static_cast<std::size_t>(cache.head_dim + 2);
+    plan.partial_floats = attend_partial_floats(rows, heads, plan.chunks, cache.head_dim);
   }
   plan.shared_bytes = attend_tile_bytes(cache.head_dim) + static_cast<std::size_t>(plan.block_queries) *
                                                               attend_query_bytes(cache.head_dim, plan.span);
@@ -99,11 +104,9 @@ inline AttendPlan plan_attend_pair(const KvLayerView& cache, int heads, int rows
   plan.block_queries = blocks_of(6) == blocks_of(8) ? 6 : 8;
   plan.query_blocks = blocks_of(plan.block_queries);
   if (plan.query_blocks * static_cast<std::int64_t>(cache.kv_heads) < multiprocessors) {
-    constexpr int kSegmentPages = numerics::kSegmentPositions / kKvPagePositions;
     plan.span = AttendSpan::kSegment;
     plan.chunks = (cache.page_count + kSegmentPages - 1) / kSegmentPages;
-    plan.partial_floats = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads) *
-                          static_cast<std::size_t>(plan.chunks) * (kPairHeadDim + 2);
+    plan.partial_floats = attend_partial_floats(rows, heads, plan.chunks, kPairHeadDim);
   }
   plan.shared_bytes =
       static_cast<std::size_t>(pair_block_bytes(plan.block_queries)) +

@@ -17,15 +17,6 @@ struct Batch {
   float2 segment[kBatch];  // of a segment into the whole
 };
 
-__device__ __forceinline__ float fold_by(float left, float next, float2 f) {
-  return nm::fold_sum(left, next, nm::SoftmaxFold{0, f.x, f.y});
-}
-
-__device__ __forceinline__ float2 factors_of(float left, float next) {
-  const nm::SoftmaxFold f = nm::fold_of(left, next);
-  return make_float2(f.keep, f.add);
-}
-
 /// Loads `count` partials' maxima and sums and computes the factors. `whole_m` is the maximum of the batches
 /// before, used unless `first`; it becomes that of this one too.
 template <int kPerSegment>

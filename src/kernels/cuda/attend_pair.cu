@@ -135,20 +135,6 @@ __device__ __forceinline__ int seen_keys(int visible, int first) {
   return left < kKeys ? left : kKeys;
 }
 
-/// Sum of a tile's exponentials, keys ascending, of one query.
-__device__ __forceinline__ float sum_weights(const float* weights, int count) {
-  float sum = 0;
-#pragma unroll
-  for (int j = 0; j < kKeys; j += 4) {
-    const float4 w = *reinterpret_cast<const float4*>(weights + j);
-    sum = j + 0 < count ? sum + w.x : sum;
-    sum = j + 1 < count ? sum + w.y : sum;
-    sum = j + 2 < count ? sum + w.z : sum;
-    sum = j + 3 < count ? sum + w.w : sum;
-  }
-  return sum;
-}
-
 /// Words from a warp's ring to the weights of its tiles: the second outlives the first tile's result.
 template <int kQueries>
 __device__ __forceinline__ float* weights_of(float* ring, int tile) {
@@ -186,8 +172,8 @@ __device__ __forceinline__ void weigh_pair(const Attend& p, const TilePair& pair
   __syncwarp();
   if (lane < 2 * kQueries) {
     const int t = lane / kQueries, i = lane % kQueries;
-    s.l[i][slot + t * kAttendWarps] = sum_weights(weights_of<kQueries>(ring, t) + i * kPairWeightWords,
-                                                  seen_keys(s.visible[i], pair.first[t]));
+    s.l[i][slot + t * kAttendWarps] = sum_seen(weights_of<kQueries>(ring, t) + i * kPairWeightWords,
+                                               seen_keys(s.visible[i], pair.first[t]));
   }
   __syncwarp();
 #pragma unroll
@@ -279,8 +265,7 @@ __device__ __forceinline__ void fold_factors(PairShared<kQueries>& s, int begin)
     if (begin + tile * kKeys >= s.visible[i] || tile == 0) continue;
     float left = s.m[i][0];
     for (int k = 1; k < tile; ++k) left = nm::max_f32(left, s.m[i][k]);
-    const nm::SoftmaxFold f = nm::fold_of(left, s.m[i][tile]);
-    s.factors[i][tile] = make_float2(f.keep, f.add);
+    s.factors[i][tile] = factors_of(left, s.m[i][tile]);
   }
 }
 
@@ -292,8 +277,7 @@ __device__ __forceinline__ void fold_segment_sums(PairShared<kQueries>& s, int b
   float m = s.m[i][0], l = s.l[i][0];
   for (int tile = 1; tile < nm::kSegmentTiles && begin + tile * kKeys < s.visible[i]; ++tile) {
     m = nm::max_f32(m, s.m[i][tile]);
-    const float2 f = s.factors[i][tile];
-    l = nm::fold_sum(l, s.l[i][tile], nm::SoftmaxFold{0, f.x, f.y});
+    l = fold_by(l, s.l[i][tile], s.factors[i][tile]);
   }
   s.segment_m[i] = m;
   s.segment_l[i] = l;
@@ -325,8 +309,7 @@ __device__ __forceinline__ void fold_tiles(const PairShared<kQueries>& s, int be
       if (warp >= left) break;
       const int tile = half * kAttendWarps + warp;
       const float o = from[warp * kRing];
-      const float2 f = s.factors[i][tile];
-      segment[i] = tile == 0 ? o : nm::fold_sum(segment[i], o, nm::SoftmaxFold{0, f.x, f.y});
+      segment[i] = tile == 0 ? o : fold_by(segment[i], o, s.factors[i][tile]);
     }
   }
 }
@@ -417,8 +400,7 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_pair_kernel(const __
       for (int i = 0; i < kQueries; ++i) {
         if (begin >= s.visible[i]) continue;
         whole[i] = begin == 0 ? segment[i]
-                              : nm::fold_sum(whole[i], segment[i],
-                                             nm::SoftmaxFold{0, s.whole_keep[i], s.whole_add[i]});
+                              : fold_by(whole[i], segment[i], make_float2(s.whole_keep[i], s.whole_add[i]));
       }
     }
   } else {

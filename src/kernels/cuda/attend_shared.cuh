@@ -97,6 +97,30 @@ __device__ __forceinline__ float high_code(std::uint32_t pair) {
   return static_cast<float>(static_cast<std::int16_t>(pair >> 16));
 }
 
+/// Sum of the first `count` of a tile's exponentials, keys ascending.
+__device__ __forceinline__ float sum_seen(const float* weights, int count) {
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < kKeys; j += 4) {
+    const float4 w = *reinterpret_cast<const float4*>(weights + j);
+    sum = j + 0 < count ? sum + w.x : sum;
+    sum = j + 1 < count ? sum + w.y : sum;
+    sum = j + 2 < count ? sum + w.z : sum;
+    sum = j + 3 < count ? sum + w.w : sum;
+  }
+  return sum;
+}
+
+/// The factors of a fold, keep and add, from the maxima alone.
+__device__ __forceinline__ float2 factors_of(float left, float next) {
+  const nm::SoftmaxFold f = nm::fold_of(left, next);
+  return make_float2(f.keep, f.add);
+}
+/// A fold of sums by such factors.
+__device__ __forceinline__ float fold_by(float left, float next, float2 factors) {
+  return nm::fold_sum(left, next, nm::SoftmaxFold{0, factors.x, factors.y});
+}
+
 /// `count` vectors of codes into shared memory, `pitch` words apart; absent ones become zeros.
 __device__ inline void stage_codes(const std::int16_t* from, int dim, int count, std::uint32_t* to,
                                    int pitch) {
