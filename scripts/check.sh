@@ -66,6 +66,7 @@ prose_and_code=(':!models' ':!tests/golden' ':!tests/**/data/**' ':!tests/fuzz/c
 
 check_hygiene() {
   local status=0 hits bytes limit=$((60 * 1024 * 1024))
+  [[ -n $(git ls-files | head -n 1) ]] || { verdict hygiene 1 "git lists no file"; return; }
   hits=$(git ls-files -- 'src/*' 'tests/*' 'bench/*' 'tools/*' 'scripts/*' "${prose_and_code[@]}" |
     grep -E '\.(h|cc|cu|cuh|py|sh)$' |
     while read -r file; do
