@@ -82,12 +82,18 @@ void Service::set_failed(const std::string& message) {
 }
 
 Service::Backing Service::backing() const {
+  if (const auto error = unready()) throw *error;
+  const std::lock_guard lock(mutex_);
+  return backing_;
+}
+
+std::optional<ApiError> Service::unready() const {
   const std::lock_guard lock(mutex_);
   if (load_failure_)
-    throw ApiError::with(503, "model: expected one that loads, got: " + *load_failure_, "failed");
+    return ApiError::with(503, "model: expected one that loads, got: " + *load_failure_, "failed");
   if (backing_.engine == nullptr)
-    throw ApiError::later(503, "model: expected it loaded, got one that is loading", 2, "loading");
-  return backing_;
+    return ApiError::later(503, "model: expected it loaded, got one that is loading", 2, "loading");
+  return std::nullopt;
 }
 
 std::vector<HttpHeader> Service::cors_headers() const {
@@ -120,6 +126,7 @@ std::optional<ApiError> Service::objection(const HttpRequest& head, const ApiRou
   if (options_.api_key && !route->is_open && !equal_in_constant_time(sent_key(head), *options_.api_key))
     return ApiError::with(401, "api key: expected the server's key, got another or none", "invalid_api_key");
   if (!route->generates) return std::nullopt;
+  if (auto error = unready()) return error;  // whoever waits for the model to load spends no rate
   const std::string client = options_.api_key ? "key" : head.remote_address;
   if (const auto wait = limiter_.take(client)) {
     return ApiError::later(

@@ -64,6 +64,8 @@ class Service final : public HttpHandler {
   void generate(const ApiRoute& route, const Form& form, const HttpRequest& request,
                 const std::shared_ptr<HttpExchange>& exchange);
   Backing backing() const;
+  /// Why nothing can be generated yet, or ever; none once the model is loaded.
+  std::optional<ApiError> unready() const;
   HttpResponse health() const;
   HttpResponse models(std::string_view id) const;
   HttpResponse metrics_text() const;

@@ -58,6 +58,17 @@ TEST_F(ServiceTest, IsLoadingThenReadyOrFailed) {
   EXPECT_EQ(json_of(ready->get("/health")), Json({{"status", "ok"}}));
 }
 
+TEST_F(ServiceTest, WaitingForTheModelSpendsNoRate) {
+  Metrics metrics;
+  Service service({.rate_limit_per_minute = 2}, metrics);
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const auto refused = service.screen({.method = "POST", .path = "/v1/chat/completions"});
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->status, 503);
+    EXPECT_EQ(refused->headers.front().name, "Retry-After");
+  }
+}
+
 TEST_F(ServiceTest, RefusesBeforeTheBodyIsRead) {
   const auto service = live({.max_active = 1}, {.api_key = "secret", .rate_limit_per_minute = 2});
   const std::vector<HttpHeader> key = {{"Authorization", "Bearer secret"}};
