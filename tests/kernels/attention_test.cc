@@ -29,8 +29,7 @@ std::vector<std::int32_t> consecutive(int first, int count) {
 /// Inputs of one attention layer for positions [0, count), and the ops run over any range of them.
 class Layer {
  public:
-  explicit Layer(int count, std::uint32_t seed = 1, const HeadShape& of = {})
-      : shape(of), count_(count) {
+  explicit Layer(int count, std::uint32_t seed = 1, const HeadShape& of = {}) : shape(of), count_(count) {
     Numbers numbers(seed);
     const auto rows = static_cast<std::size_t>(count);
     q_gate = numbers.normals(rows * 2 * shape.heads * shape.dim);
