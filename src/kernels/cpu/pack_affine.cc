@@ -15,7 +15,6 @@ std::uint32_t swap_fields(std::uint32_t x, std::uint32_t mask, int by) {
 std::uint32_t part_codes_8(std::uint32_t x) { return swap_fields(x, 0x0000ff00u, 8); }
 std::uint32_t part_codes_4(std::uint32_t x) { return part_codes_8(swap_fields(x, 0x00f000f0u, 4)); }
 std::uint32_t part_codes_2(std::uint32_t x) { return part_codes_4(swap_fields(x, 0x0c0c0c0cu, 2)); }
-std::uint32_t part_codes_1(std::uint32_t x) { return part_codes_2(swap_fields(x, 0x22222222u, 1)); }
 
 using Part = std::uint32_t (*)(std::uint32_t);
 
@@ -46,6 +45,28 @@ void split_codes(const std::byte* stream, std::uint32_t* low, std::uint32_t* hig
   }
 }
 
+/// 32 codes of a width that does not divide 16, packed densely, as whole fields and one pair of spare bits.
+template <int kBits>
+void put_fields(const std::byte* stream, std::byte* out) {
+  constexpr int kFields = 16 / kBits;
+  static_assert(kFields * kBits == 15, "one bit of each half is spare");
+  std::uint32_t lane[kBits] = {};
+  for (int i = 0; i < kUnitCodes; i += 8) {  // eight codes fill kBits bytes
+    std::uint64_t window = 0;
+    std::memcpy(&window, stream + i / 8 * kBits, kBits);
+    for (int j = 0; j < 8; ++j) {
+      const auto code = static_cast<std::uint32_t>(window >> (kBits * j) & ((1u << kBits) - 1));
+      const int pair = (i + j) / 2, half = 16 * (j % 2);
+      if (pair < 15) {
+        lane[pair / kFields] |= code << (half + kBits * (pair % kFields));
+      } else {
+        for (int v = 0; v < kBits; ++v) lane[v] |= (code >> v & 1) << (half + 15);
+      }
+    }
+  }
+  for (int v = 0; v < kBits; ++v) std::memcpy(out + 64 * v, &lane[v], 4);
+}
+
 /// 32 codes of one row (4 * kBits bytes of its stream) into lane 0 of `out`.
 template <int kBits>
 void put_unit(const std::byte* stream, std::byte* out) {
@@ -55,14 +76,8 @@ void put_unit(const std::byte* stream, std::byte* out) {
     if constexpr (kBits == 2) put_plane<2, part_codes_2>(low, out);
     if constexpr (kBits == 4) put_plane<4, part_codes_4>(low, out);
     if constexpr (kBits == 8) put_plane<8, part_codes_8>(low, out);
-  } else if constexpr (kBits == 3) {
-    split_codes<2, 1>(stream, low, high);
-    put_plane<2, part_codes_2>(low, out);
-    put_plane<1, part_codes_1>(high, out + 128);
-  } else if constexpr (kBits == 5) {
-    split_codes<4, 1>(stream, low, high);
-    put_plane<4, part_codes_4>(low, out);
-    put_plane<1, part_codes_1>(high, out + 256);
+  } else if constexpr (kBits == 3 || kBits == 5) {
+    put_fields<kBits>(stream, out);
   } else {
     static_assert(kBits == 6);
     split_codes<4, 2>(stream, low, high);

@@ -19,9 +19,10 @@ inline constexpr int kDenseBlock = 64;
 ///
 /// Affine: panels of 16 output rows; a panel holds its groups in ascending order, each a record of codes
 /// [group / 32 units][bits vectors][16 lanes] u32, then scales [16] and biases [16] in the checkpoint's type.
-/// A unit stores its codes as bit planes (2 = P2, 3 = P2 P1, 4 = P4, 5 = P4 P1, 6 = P4 P2, 8 = P8). In plane
-/// Pb the lane of vector v holds codes 2j (low half) and 2j + 1 (high half) of pair j = v * 16/b + i at bit b
-/// * i of each half, so that a shift and a mask give a pair of int16. Rows past `out` are zero.
+/// A unit stores its codes as bit planes (2 = P2, 4 = P4, 6 = P4 P2, 8 = P8). In plane Pb the lane of vector
+/// v holds codes 2j (low half) and 2j + 1 (high half) of pair j = v * 16/b + i at bit b * i of each half, so
+/// that a shift and a mask give a pair of int16. Codes of 3 and 5 bits lie the same way, 5 and 3 to a half,
+/// which leaves bit 15 of each half: in vector v it is bit v of pair 15. Rows past `out` are zero.
 ///
 /// Dense: rows of `in` elements as the checkpoint stores them (bf16), or [in / 64][32 even, 32 odd] padded
 /// with zeros (`planar`).

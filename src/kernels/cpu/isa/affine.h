@@ -19,21 +19,19 @@ MERERUN_VEC I16 code_pair(const std::byte* unit) {
     return and_i(shift_right<4 * (kPair % 4)>(load_i(unit + 64 * (kPair / 4))), splat_i(0x000f000f));
   } else if constexpr (kBits == 2) {
     return and_i(shift_right<2 * (kPair % 8)>(load_i(unit + 64 * (kPair / 8))), splat_i(0x00030003));
-  } else if constexpr (kBits == 3) {
-    const I16 high = load_i(unit + 128);
-    const I16 mask = splat_i(0x00040004);
-    if constexpr (kPair < 2) {
-      return or_i(code_pair<2, kPair>(unit), and_i(shift_left<2 - kPair>(high), mask));
+  } else if constexpr (kBits == 3 || kBits == 5) {
+    constexpr int kFields = 16 / kBits;
+    if constexpr (kPair < 15) {
+      const I16 word = load_i(unit + 64 * (kPair / kFields));
+      return and_i(shift_right<kBits*(kPair % kFields)>(word), splat_i(((1 << kBits) - 1) * 0x00010001));
     } else {
-      return or_i(code_pair<2, kPair>(unit), and_i(shift_right<kPair - 2>(high), mask));
-    }
-  } else if constexpr (kBits == 5) {
-    const I16 high = load_i(unit + 256);
-    const I16 mask = splat_i(0x00100010);
-    if constexpr (kPair < 4) {
-      return or_i(code_pair<4, kPair>(unit), and_i(shift_left<4 - kPair>(high), mask));
-    } else {
-      return or_i(code_pair<4, kPair>(unit), and_i(shift_right<kPair - 4>(high), mask));
+      I16 code = zero_i();  // bits are masked before they are shifted: one mask takes one register
+      unrolled<kBits>([&](auto v) __attribute__((always_inline)) {
+        constexpr int kBit = decltype(v)::value;
+        const I16 spare = and_i(load_i(unit + 64 * kBit), splat_i(static_cast<std::int32_t>(0x80008000u)));
+        code = or_i(code, shift_right<15 - kBit>(spare));
+      });
+      return code;
     }
   } else {
     static_assert(kBits == 6);
