@@ -4,9 +4,9 @@
 
 #include "kernels/cpu/isa/common.h"
 
-constexpr int kUnpackedBits = 16;    // a panel block expanded to int16 pairs
-constexpr int kBlockCodes = 512;     // codes of a block that stays in the first-level cache across tiles
-constexpr int kUnpackFromRows = 17;  // expanding once pays when a block is used this often
+constexpr int kUnpackedBits = 16;        // a panel block expanded to int16 pairs
+constexpr int kBlockCodes = 512;         // codes of a block that stays in the first-level cache across tiles
+constexpr int kDirectBlockCodes = 1024;  // where it is not expanded
 
 /// Pair kPair (codes 2j, 2j + 1 of each of the 16 rows) of a unit.
 template <int kBits, int kPair>
@@ -57,6 +57,7 @@ MERERUN_VEC I16 scaled_pair(const std::byte* unit) {
     return code_pair<kBits, kPair>(unit);
   }
 }
+constexpr std::size_t kUnpackedUnit = static_cast<std::size_t>(kUnpackedBits) * 64;
 constexpr int odd_pair_shift(int bits) { return bits == 4 ? 4 : 0; }
 
 /// Consecutive groups of one panel against kRows activation rows.
@@ -72,7 +73,9 @@ struct GroupsArgs {
   std::int64_t x_row, x_group;
   const float* scales;  // first row's d, D of the first group
   std::int64_t scales_group;
-  float* acc;  // [kRows][16], updated
+  std::int32_t (*dots)[kPanelRows];  // [groups * kRows], scratch
+  std::byte* unpacked;               // where the codes are left, expanded, for the rows that follow
+  float* acc;                        // [kRows][16], updated
 };
 
 /// Hides where a pointer came from, so that the compiler keeps it in a register and addresses from it,
@@ -83,18 +86,18 @@ MERERUN_VEC T* opaque(T* p) {
   return p;
 }
 
-template <int kBits, int kRows>
-[[gnu::noinline]] void multiply_groups(const GroupsArgs& a) {
+/// The integer dot products of each group and row.
+template <int kBits, int kRows, bool kUnpack>
+[[gnu::noinline]] void dot_groups(const GroupsArgs& a) {
   // How far ahead of the codes to fetch: the hardware's own prefetch stops at pages and starts late. Panels
   // lie one after the other, so what lies ahead is read next (past the last panel the hint is ignored).
   constexpr std::size_t kPrefetchBytes = kRows <= 2 ? 4096 : 2048;
   // One row alone would wait for its own integer adds: spread them over several sums.
   constexpr int kSums = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
-  const int side = side_bytes(a.dtype) * kPanelRows;
   const std::byte* codes = a.codes;
-  const std::byte* sides = a.sides;
   const std::int16_t* x = a.x;
-  const float* scales = a.scales;
+  std::int32_t(*dots)[kPanelRows] = a.dots;
+  std::byte* unpacked = a.unpacked;
   for (int g = 0; g < a.groups; ++g) {
     I16 sum[kRows][kSums];
     for (int m = 0; m < kRows; ++m) {
@@ -110,15 +113,15 @@ template <int kBits, int kRows>
       unrolled<kUnitCodes / 2>([&](auto j) __attribute__((always_inline)) {
         constexpr int kPair = decltype(j)::value;
         const I16 w = kSums == 1 ? code_pair<kBits, kPair>(unit) : scaled_pair<kBits, kPair>(unit);
+        if constexpr (kUnpack) store_i(unpacked + 64 * kPair, w);
         for (int m = 0; m < kRows; ++m) {
           sum[m][kPair % kSums] = dot_pairs(sum[m][kPair % kSums], w, row[m] + 2 * kPair);
         }
       });
       unit += static_cast<std::size_t>(kBits) * 64;
+      if constexpr (kUnpack) unpacked += kUnpackedUnit;
       for (int m = 0; m < kRows; ++m) row[m] = opaque(row[m] + kUnitCodes);
     }
-    const F16 s = load_side(a.dtype, sides);
-    const F16 b = load_side(a.dtype, sides + side);
     for (int m = 0; m < kRows; ++m) {
       I16 total = sum[m][0];
       if constexpr (kSums > 1) {
@@ -129,76 +132,109 @@ template <int kBits, int kRows>
         }
         total = add_i(total, shift_right_signed<odd_pair_shift(kBits)>(odd));
       }
-      // The float sums live in memory: registers are for the integer ones.
-      float* at = a.acc + m * kPanelRows;
-      const F16 acc = fma(mul(s, splat<F16>(scales[2 * m])), to_float(total), load<F16>(at));
-      store(at, fma(b, splat<F16>(scales[2 * m + 1]), acc));
+      store_i(dots[m], total);
     }
+    dots += kRows;
     codes += a.code_stride;
-    sides += a.side_stride;
     x += a.x_group;
+  }
+}
+
+/// acc = fma(s d, dot, acc), then fma(b, D, acc), for each group.
+template <int kRows>
+[[gnu::noinline]] void fold_groups(const GroupsArgs& a) {
+  const int side = side_bytes(a.dtype) * kPanelRows;
+  const std::byte* sides = a.sides;
+  const float* scales = a.scales;
+  const std::int32_t(*dots)[kPanelRows] = a.dots;
+  F16 acc[kRows];
+  for (int m = 0; m < kRows; ++m) acc[m] = load<F16>(a.acc + m * kPanelRows);
+  for (int g = 0; g < a.groups; ++g) {
+    const F16 s = load_side(a.dtype, sides);
+    const F16 b = load_side(a.dtype, sides + side);
+    for (int m = 0; m < kRows; ++m) {
+      acc[m] = fma(mul(s, splat<F16>(scales[2 * m])), to_float(load_i(dots[m])), acc[m]);
+      acc[m] = fma(b, splat<F16>(scales[2 * m + 1]), acc[m]);
+    }
+    dots += kRows;
+    sides += a.side_stride;
     scales += a.scales_group;
   }
+  for (int m = 0; m < kRows; ++m) store(a.acc + m * kPanelRows, acc[m]);
 }
 
-/// All rows of a tile, in steps that fit the registers.
+/// In two loops: the float chain of one group would otherwise hold up the integers of the next.
+template <int kBits, int kRows, bool kUnpack = false>
+MERERUN_VEC void multiply_groups(const GroupsArgs& a) {
+  dot_groups<kBits, kRows, kUnpack>(a);
+  fold_groups<kRows>(a);
+}
+
+/// Rows of the next step, of those left in a tile: what fits the registers.
+MERERUN_VEC int step_rows(int left) {
+  if (kMaxTileRows == 8 && (left == 8 || left == 6)) return left;
+  return smaller(left, 4);
+}
+
 template <int kBits>
-void multiply_tile(GroupsArgs a, int rows) {
-  const auto advance = [&a](int by) {
-    a.x += by * a.x_row;
-    a.scales += 2 * by;
-    a.acc += by * kPanelRows;
-  };
+void multiply_step(const GroupsArgs& a, int rows) {
   if constexpr (kMaxTileRows == 8) {
-    if (rows == 8) return multiply_groups<kBits, 8>(a);
+    if (rows == 8) return a.unpacked ? multiply_groups<kBits, 8, true>(a) : multiply_groups<kBits, 8>(a);
     if (rows == 6) return multiply_groups<kBits, 6>(a);
   }
-  while (rows >= 4) {
-    multiply_groups<kBits, 4>(a);
-    advance(4);
-    rows -= 4;
-  }
+  if (rows == 4) return a.unpacked ? multiply_groups<kBits, 4, true>(a) : multiply_groups<kBits, 4>(a);
   if (rows == 3) return multiply_groups<kBits, 3>(a);
   if (rows == 2) return multiply_groups<kBits, 2>(a);
-  if (rows == 1) return multiply_groups<kBits, 1>(a);
+  multiply_groups<kBits, 1>(a);
 }
 
-void multiply_tile(int bits, const GroupsArgs& a, int rows) {
+void multiply_step(int bits, const GroupsArgs& a, int rows) {
   switch (bits) {
-    case 2: return multiply_tile<2>(a, rows);
-    case 3: return multiply_tile<3>(a, rows);
-    case 4: return multiply_tile<4>(a, rows);
-    case 5: return multiply_tile<5>(a, rows);
-    case 6: return multiply_tile<6>(a, rows);
-    case 8: return multiply_tile<8>(a, rows);
-    default: return multiply_tile<kUnpackedBits>(a, rows);
+    case 2: return multiply_step<2>(a, rows);
+    case 3: return multiply_step<3>(a, rows);
+    case 4: return multiply_step<4>(a, rows);
+    case 5: return multiply_step<5>(a, rows);
+    case 6: return multiply_step<6>(a, rows);
+    case 8: return multiply_step<8>(a, rows);
+    default: return multiply_step<kUnpackedBits>(a, rows);
   }
 }
 
-template <int kBits>
-void unpack_units(const std::byte* codes, std::size_t stride, int groups, int units, std::byte* out) {
-  for (int g = 0; g < groups; ++g) {
-    for (int u = 0; u < units; ++u) {
-      const std::byte* unit = codes + static_cast<std::size_t>(u * kBits) * 64;
-      unrolled<kUnitCodes / 2>([&](auto j) __attribute__((always_inline)) {
-        constexpr int kPair = decltype(j)::value;
-        store_i(out + 64 * kPair, code_pair<kBits, kPair>(unit));
-      });
-      out += kUnitCodes / 2 * 64;
+/// Groups [g, g + count) of one panel against activation rows first + i, i < rows, added to acc[i]. The first
+/// rows unpack the codes for those that follow.
+void multiply_block(const PackedView& w, const std::byte* panel, const RowsView& in, int g, int count,
+                    int first, int rows, LinearScratch& scratch, float (*acc)[kPanelRows]) {
+  const int units = w.group / kUnitCodes;
+  GroupsArgs a{};
+  a.codes = panel + static_cast<std::size_t>(g) * w.record_bytes;
+  a.code_stride = w.record_bytes;
+  a.sides = a.codes + static_cast<std::size_t>(units) * static_cast<std::size_t>(w.bits) * 64;
+  a.side_stride = w.record_bytes;
+  a.dtype = w.dtype;
+  a.groups = count;
+  a.units = units;
+  a.x_row = w.group;
+  a.dots = scratch.dots;
+  int bits = w.bits;
+  for (int m = 0; m < rows;) {
+    const int row_in_tile = m % kTileRows;
+    const int tile_first = first + m - row_in_tile;
+    const int tile_rows = smaller(kTileRows, in.rows - tile_first);
+    const int step = step_rows(tile_rows - row_in_tile);
+    a.x_group = static_cast<std::int64_t>(tile_rows) * w.group;
+    a.x = in.codes + static_cast<std::int64_t>(tile_first) * in.in + g * a.x_group + row_in_tile * a.x_row;
+    a.scales_group = 2 * tile_rows;
+    a.scales = in.scales + static_cast<std::int64_t>(tile_first) * 2 * w.groups + g * a.scales_group +
+               2 * row_in_tile;
+    a.acc = acc[m];
+    a.unpacked = m == 0 && rows > kTileRows ? scratch.unpacked : nullptr;
+    multiply_step(bits, a, step);
+    if (a.unpacked != nullptr) {
+      a.codes = a.unpacked;
+      a.code_stride = static_cast<std::size_t>(units) * kUnpackedUnit;
+      bits = kUnpackedBits;
     }
-    codes += stride;
-  }
-}
-
-void unpack_units(int bits, const std::byte* codes, std::size_t stride, int groups, int units,
-                  std::byte* out) {
-  switch (bits) {
-    case 2: return unpack_units<2>(codes, stride, groups, units, out);
-    case 3: return unpack_units<3>(codes, stride, groups, units, out);
-    case 4: return unpack_units<4>(codes, stride, groups, units, out);
-    case 5: return unpack_units<5>(codes, stride, groups, units, out);
-    case 6: return unpack_units<6>(codes, stride, groups, units, out);
-    default: return unpack_units<8>(codes, stride, groups, units, out);
+    m += step;
   }
 }
 
@@ -207,44 +243,18 @@ void unpack_units(int bits, const std::byte* codes, std::size_t stride, int grou
 void affine_product(const PackedView& w, int expert, int panel, const RowsView& in, int first, int rows,
                     LinearScratch& scratch, float (*y)[kPanelRows]) {
   const int slices = numerics::slice_count(w.in);
-  const int units = w.group / kUnitCodes;
   const std::byte* records = w.panel(expert, panel);
-  const std::size_t unit_bytes = static_cast<std::size_t>(units) * static_cast<std::size_t>(w.bits) * 64;
-  const bool unpack = rows >= kUnpackFromRows;
-  const int block = rows > kTileRows ? kBlockCodes / w.group : w.groups;
+  const int block = rows > kTileRows ? kBlockCodes : kDirectBlockCodes;
   float(*acc)[kMaxPassRows][kPanelRows] =
       slices == 1 ? reinterpret_cast<float(*)[kMaxPassRows][kPanelRows]>(y) : scratch.slices;
   for (int j = 0; j < slices; ++j) {
-    const int end = numerics::slice_begin(j + 1, slices, w.groups);
     for (int m = 0; m < rows; ++m) store(acc[j][m], splat<F16>(0.0f));
-    for (int g = numerics::slice_begin(j, slices, w.groups); g < end; g += block) {
-      const int count = smaller(block, end - g);
-      GroupsArgs a{};
-      a.codes = records + static_cast<std::size_t>(g) * w.record_bytes;
-      a.code_stride = w.record_bytes;
-      a.sides = a.codes + unit_bytes;
-      a.side_stride = w.record_bytes;
-      a.dtype = w.dtype;
-      a.groups = count;
-      a.units = units;
-      a.x_row = w.group;
-      int bits = w.bits;
-      if (unpack) {
-        unpack_units(w.bits, a.codes, w.record_bytes, count, units, scratch.unpacked);
-        a.codes = scratch.unpacked;
-        a.code_stride = static_cast<std::size_t>(units) * kUnitCodes / 2 * 64;
-        bits = kUnpackedBits;
-      }
-      for (int m = 0; m < rows; m += kTileRows) {
-        const int tile_first = first + m;
-        const int tile_rows = smaller(kTileRows, in.rows - tile_first);
-        a.x_group = static_cast<std::int64_t>(tile_rows) * w.group;
-        a.x = in.codes + static_cast<std::int64_t>(tile_first) * in.in + g * a.x_group;
-        a.scales_group = 2 * tile_rows;
-        a.scales = in.scales + static_cast<std::int64_t>(tile_first) * 2 * w.groups + g * a.scales_group;
-        a.acc = acc[j][m];
-        multiply_tile(bits, a, tile_rows);
-      }
+    const int begin = numerics::slice_begin(j, slices, w.groups);
+    const int count = numerics::slice_begin(j + 1, slices, w.groups) - begin;
+    const int blocks = (count * w.group + block - 1) / block;
+    for (int i = 0; i < blocks; ++i) {  // of about the same size
+      const int g = begin + count * i / blocks;
+      multiply_block(w, records, in, g, begin + count * (i + 1) / blocks - g, first, rows, scratch, acc[j]);
     }
   }
   if (slices == 1) return;
