@@ -1,5 +1,9 @@
 #include "bench/kernels/machine_peaks.h"
 
+#include <algorithm>
+
+#include "kernels/cpu/packed_weight.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -56,19 +60,23 @@ std::int64_t run_scalar(std::int64_t rounds) {
 
 }  // namespace
 
-ReadProbe::ReadProbe(std::size_t bytes) : words_(bytes / sizeof(std::uint64_t), 1) {}
+ReadProbe::ReadProbe(std::size_t bytes)
+    : words_(bytes / sizeof(std::uint64_t)), memory_(cpu::allocate_pages(bytes)) {
+  std::fill_n(memory_.as<std::uint64_t>(), words_, 1);
+}
 
 void ReadProbe::read(int worker, int workers) {
-  const std::size_t begin =
-      words_.size() * static_cast<std::size_t>(worker) / static_cast<std::size_t>(workers) / 64 * 64;
-  const std::size_t end =
-      words_.size() * static_cast<std::size_t>(worker + 1) / static_cast<std::size_t>(workers) / 64 * 64;
+  const auto edge = [&](int part) {
+    return words_ * static_cast<std::size_t>(part) / static_cast<std::size_t>(workers) / 64 * 64;
+  };
+  const std::size_t begin = edge(worker), end = edge(worker + 1);
+  const auto* words = memory_.as<const std::uint64_t>();
   constexpr std::size_t kAhead = 512;  // words: 4 KiB
   std::uint64_t sums[32] = {};
   for (std::size_t i = begin; i < end; i += 32) {
     // The fair ceiling: like the kernels, it does not leave all of the fetching to the hardware.
-    for (std::size_t j = 0; j < 32; j += 8) __builtin_prefetch(words_.data() + i + j + kAhead);
-    for (std::size_t j = 0; j < 32; ++j) sums[j] ^= words_[i + j];
+    for (std::size_t j = 0; j < 32; j += 8) __builtin_prefetch(words + i + j + kAhead);
+    for (std::size_t j = 0; j < 32; ++j) sums[j] ^= words[i + j];
   }
   for (const std::uint64_t s : sums) sink_ = sink_ ^ s;
 }

@@ -3,22 +3,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include "device/buffer.h"
 #include "kernels/ops.h"
 
 namespace mererun::bench {
 
-/// A block of memory too large for the caches, read over and over.
+/// A block of memory too large for the caches, on the pages that weights lie on, read over and over.
 class ReadProbe {
  public:
   explicit ReadProbe(std::size_t bytes);
-  std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
+  std::size_t bytes() const { return words_ * sizeof(std::uint64_t); }
   /// Reads part `worker` of `workers` once, front to back, with the widest loads that the build has.
   void read(int worker, int workers);
 
  private:
-  std::vector<std::uint64_t> words_;
+  std::size_t words_;
+  Buffer memory_;
   std::uint64_t sink_ = 0;
 };
 
