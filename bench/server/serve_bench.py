@@ -1,7 +1,8 @@
 """What a client of `mere.run api serve` sees. Standard library only.
 
-Two questions, each answered by a ratio of one run:
+Three questions, each answered by a ratio of one run:
   clients    tokens a second of all clients together, --clients at once against one alone, arms alternating (A B B A ...)
+  form       tokens a second of one client whose replies have to match a grammar that every text matches, against without
   follow-up  time to the first token of a prompt of about --prompt-tokens tokens, and of the question after its answer,
              whose beginning the prefix cache holds; a new text each time
 
@@ -59,7 +60,7 @@ def text_of(event):
     return choice["delta"].get("content") if "delta" in choice else choice["text"]
 
 
-def tokens_per_second(server, clients, options, round_number):
+def tokens_per_second(server, clients, options, round_number, more=None):
     """--requests completions by `clients` clients that ask one after another; no prompt is asked twice."""
     numbers, lock, total = iter(range(options.requests)), threading.Lock(), [0]
 
@@ -70,7 +71,8 @@ def tokens_per_second(server, clients, options, round_number):
             if number is None:
                 return
             prompt = [(7919 * (number + 1) + 104729 * round_number + 31 * i) % 4000 + 10 for i in range(options.short_tokens)]
-            _, events = server.post("/v1/completions", {"prompt": prompt, "max_tokens": options.reply_tokens, "temperature": 0})
+            body = {"prompt": prompt, "max_tokens": options.reply_tokens, "temperature": 0, **(more or {})}
+            _, events = server.post("/v1/completions", body)
             with lock:
                 total[0] += events[-1]["usage"]["completion_tokens"]
 
@@ -90,6 +92,15 @@ def clients_ratio(server, options):
     one, many = (rates[clients] for clients in (1, options.clients))
     print(f"clients: 1: {line_of(one)} tokens/s; {options.clients}: {line_of(many)} tokens/s; "
           f"ratio {statistics.median(many) / statistics.median(one):.2f}")
+
+
+def form_ratio(server, options):
+    rates = {False: [], True: []}
+    for i, is_formed in enumerate([False, True, True, False] * options.rounds):
+        more = {"grammar": "root ::= .{0,100000}"} if is_formed else {}
+        rates[is_formed].append(tokens_per_second(server, 1, options, 1000 + i, more))
+    print(f"form: without: {line_of(rates[False])} tokens/s; with: {line_of(rates[True])} tokens/s; "
+          f"ratio {statistics.median(rates[True]) / statistics.median(rates[False]):.2f}")
 
 
 def line_of(values, digits=0):
@@ -136,6 +147,7 @@ def main():
     try:
         server.post("/v1/completions", {"prompt": "Warm up.", "max_tokens": 32})
         clients_ratio(server, options)
+        form_ratio(server, options)
         follow_up_ratio(server, options)
         server.process.send_signal(signal.SIGTERM)
         return server.process.wait(timeout=60)

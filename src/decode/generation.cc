@@ -19,8 +19,7 @@ Generation::Generation(const GenerationParts& parts, const GenerationLimits& lim
   MERERUN_CHECK(parts.drafter == nullptr || (parts.policy != nullptr && parts.log != nullptr &&
                                              parts.policy->max_depth() < parts.log->max_width()),
                 "drafts need a policy and a log that is wide enough");
-  chooses_on_device_ =
-      parts.sampler.is_plain_argmax() && parts.constraint == nullptr && !parts.sink.wants_logits();
+  chooses_on_device_ = parts.sampler.is_plain_argmax() && !parts.sink.wants_logits();
 }
 
 int Generation::depth_cap() const {
@@ -96,6 +95,7 @@ int Generation::draft(int depth) {
 
 void Generation::load_choices(TensorView logits) {
   Ops& ops = parts_.model.ops();
+  device_logits_ = logits;
   if (chooses_on_device_) {
     const TensorView ids = parts_.model.activations().ids(logits.rows);
     ops.argmax_rows({.logits = logits, .ids = ids});
@@ -108,16 +108,20 @@ void Generation::load_choices(TensorView logits) {
 }
 
 TokenId Generation::choose_row(int row, Position position) {
-  if (!chooses_on_device_) {
-    const TokenMask* mask = parts_.constraint != nullptr ? parts_.constraint->mask() : nullptr;
-    return parts_.sampler.choose(host_row(row), position, mask);
-  }
+  const TokenMask* mask = parts_.constraint != nullptr ? parts_.constraint->mask() : nullptr;
+  if (!chooses_on_device_) return parts_.sampler.choose(host_row(row), position, mask);
   const TokenId id = choices_[static_cast<std::size_t>(row)];
   if (id < 0) {
     throw Error(ErrorCode::kNumeric,
                 fmt::format("logits of position {}: expected numbers, got NaN", position));
   }
-  return id;
+  // The largest of all is the largest of the allowed ones, if it is allowed: most rows need no more.
+  if (mask == nullptr || mask->allows(id)) return id;
+  const auto vocabulary = static_cast<std::size_t>(device_logits_.cols);
+  logits_.resize(vocabulary * static_cast<std::size_t>(device_logits_.rows));
+  parts_.model.ops().download(logits_.data() + vocabulary * static_cast<std::size_t>(row),
+                              device_logits_.row_range(row, 1).data, vocabulary * sizeof(float));
+  return parts_.sampler.choose(host_row(row), position, mask);
 }
 
 /// Gives out the target's choices while they equal the drafts, and the first that does not. A choice is made

@@ -121,7 +121,8 @@ class Generation {
   std::vector<TokenId> drafts_;
   std::vector<TokenId> rows_;     // pending token, then the round's drafts
   std::vector<TokenId> choices_;  // device argmax of each row
-  std::vector<float> logits_;     // [W, V] on the host, where choices need them
+  TensorView device_logits_;      // [W, V] of this round
+  std::vector<float> logits_;     // [W, V] on the host, the rows that choices need
   Statistics statistics_;
 };
 

@@ -24,11 +24,13 @@ MtpDrafter::MtpDrafter(Model& model) : model_(model) {
 TokenId MtpDrafter::propose(TensorView output, const DraftRequest& request, Position position,
                             const TokenMask* mask) {
   MtpHead& head = *model_.head();
-  if (request.sampler.is_plain_argmax()) {
-    if (head.output().shortlist != nullptr) return propose_from_shortlist(output, mask);
-    if (mask == nullptr) return head.argmax_tokens(output).front();
-  }
+  const bool is_plain = request.sampler.is_plain_argmax();
+  if (is_plain && head.output().shortlist != nullptr) return propose_from_shortlist(output, mask);
   const TensorView logits = head.draft_logits(output);
+  if (is_plain) {
+    const TokenId id = head.argmax_tokens(logits).front();
+    if (mask == nullptr || mask->allows(id)) return id;
+  }
   model_.ops().download(scores_.data(), logits.data, scores_.size() * sizeof(float));
   return request.sampler.propose(scores_, compact_ids_, position, mask).value_or(-1);
 }

@@ -67,7 +67,7 @@ void time_draft(Model& model, SequenceState& state, TensorView hidden, DraftTime
   const TensorView out = head.forward(hidden.row_range(0, 1), {ids.data(), 1}, cache.length(), 0, cache);
   model.ops().synchronize();
   times.flush.push_back(watch.restart());
-  head.argmax_tokens(out);
+  head.argmax_tokens(head.draft_logits(out));
   head.forward(out, {ids.data(), 1}, cache.length() + 1, 0, cache);
   model.ops().synchronize();
   times.step.push_back(watch.restart());

@@ -78,12 +78,11 @@ std::vector<float> MtpHead::exact_scores(TensorView input, std::span<const std::
   return scores;
 }
 
-std::vector<TokenId> MtpHead::argmax_tokens(TensorView output) {
+std::vector<TokenId> MtpHead::argmax_tokens(TensorView logits) {
   const DraftOutput& o = weights_.head->output;
-  const TensorView logits = draft_logits(output);
-  const TensorView ids = activations_.ids(output.rows);
+  const TensorView ids = activations_.ids(logits.rows);
   ops_.argmax_rows({.logits = logits.col_range(0, o.rows), .ids = ids});
-  std::vector<TokenId> tokens(static_cast<std::size_t>(output.rows));
+  std::vector<TokenId> tokens(static_cast<std::size_t>(logits.rows));
   ops_.download(tokens.data(), ids.data, tokens.size() * sizeof(TokenId));
   if (o.vocabulary) {
     for (TokenId& id : tokens)

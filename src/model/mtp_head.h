@@ -41,9 +41,9 @@ class MtpHead {
   TensorView coarse_scores(TensorView input);
   /// Exact scores of single compact rows for the same row of output_input, with the bits of draft_logits.
   std::vector<float> exact_scores(TensorView input, std::span<const std::int32_t> rows);
-  /// Best-scoring token of each row: largest value, lowest compact id on ties, padding excluded; -1 if a row
-  /// holds a NaN.
-  std::vector<TokenId> argmax_tokens(TensorView output);
+  /// Best-scoring token of each row of draft_logits: largest value, lowest compact id on ties, padding
+  /// excluded; -1 if a row holds a NaN.
+  std::vector<TokenId> argmax_tokens(TensorView logits);
 
   void set_hooks(const DecoderHooks* hooks) { hooks_ = hooks; }
   const DraftOutput& output() const { return weights_.head->output; }

@@ -124,12 +124,11 @@ class StreamedChatReply final : public Reply {
     return {{"tool_calls", Json::array({std::move(call)})}};
   }
 
-  /// What no chunk has carried yet. A token whose text is held back travels with a later chunk.
+  /// What no chunk has carried yet.
   Json new_logprobs(std::span<const TokenLogprobs> answer) {
-    const std::size_t from = std::min(sent_logprobs_, answer.size());
-    sent_logprobs_ = answer.size();
-    if (from == answer.size()) return nullptr;
-    return {{"content", logprobs_json(*context_.tokenizer, answer.subspan(from))}};
+    const auto unsent = take_unsent(answer, sent_logprobs_);
+    if (unsent.empty()) return nullptr;
+    return {{"content", logprobs_json(*context_.tokenizer, unsent)}};
   }
 
   ReplyContext context_;

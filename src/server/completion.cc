@@ -133,8 +133,8 @@ class StreamedCompletionReply final : public CompletionReply {
     context_.exchange->write(data_event(chunk));
   }
   Json new_logprobs(const std::vector<TokenLogprobs>& all) {
-    const std::size_t from = std::exchange(sent_, all.size());
-    return from == all.size() ? Json(nullptr) : listed_logprobs(std::span(all).subspan(from));
+    const auto unsent = take_unsent(all, sent_);
+    return unsent.empty() ? Json(nullptr) : listed_logprobs(unsent);
   }
 
   bool include_usage_;

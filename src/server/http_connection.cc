@@ -23,6 +23,16 @@ std::string safe_value(std::string_view value) {
   return out;
 }
 
+/// Of "/path?query", or of "http://host/path" as clients of proxies write it.
+std::string path_of(boost::beast::string_view target) {
+  std::string_view path(target.data(), target.size());
+  if (const auto scheme = path.find("://"); scheme != std::string_view::npos && path.front() != '/') {
+    const auto slash = path.find('/', scheme + 3);
+    path = slash == std::string_view::npos ? "/" : path.substr(slash);
+  }
+  return std::string(path.substr(0, path.find('?')));
+}
+
 class ConnectionExchange final : public HttpExchange {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection, std::uint64_t number, std::shared_ptr<Peer> peer)
@@ -170,12 +180,20 @@ void Connection::read_some() {
                           });
 }
 
+/// Reads on while a request is handled, so that a client that leaves is noticed, also behind bytes that it
+/// sent already: what is a pipelined request waits in the buffer.
+void Connection::read_ahead() {
+  if (buffer_.size() + kReadBytes <= buffer_.max_size()) read_some();
+}
+
 void Connection::on_bytes(const Failure& failure) {
   switch (state_) {
-    case State::kIdle: return failure ? close() : begin_request();
+    case State::kIdle:
+      if (failure && failure != asio::error::operation_aborted) return close();
+      return next_request();
     case State::kHandling:
     case State::kFlushing:
-      if (!failure) return;  // a pipelined request waits in the buffer
+      if (!failure) return read_ahead();
       is_peer_gone_ = true;
       if (failure != asio::error::eof) return close();
       if (peer_) peer_->close();
@@ -186,6 +204,18 @@ void Connection::on_bytes(const Failure& failure) {
       return read_some();
     default: return;
   }
+}
+
+/// Begins the request that is in the buffer, or waits for one. Empty lines before it are no part of it.
+void Connection::next_request() {
+  if (is_reading_) {  // ahead: where its bytes go, nothing may move
+    Failure ignored;
+    if (buffer_.size() > 0) socket_.cancel(ignored);  // then it comes back here
+    return;
+  }
+  const std::string_view text(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  buffer_.consume(std::min(text.find_first_not_of("\r\n"), text.size()));
+  return buffer_.size() > 0 ? begin_request() : read_some();
 }
 
 void Connection::begin_request() {
@@ -224,8 +254,7 @@ void Connection::take_head() {
   request_ = {};
   request_.method = std::string(message.method_string());
   is_head_ = request_.method == "HEAD";
-  const std::string target(message.target());
-  request_.path = target.substr(0, target.find('?'));
+  request_.path = path_of(message.target());
   for (const auto& field : message)
     request_.headers.push_back({std::string(field.name_string()), std::string(field.value())});
   request_.remote_address = address_;
@@ -285,7 +314,10 @@ std::string Connection::head_text(const HttpResponse& response) const {
   if (!response.content_type.empty()) text += fmt::format("Content-Type: {}\r\n", response.content_type);
   for (const HttpHeader& header : response.headers)
     text += fmt::format("{}: {}\r\n", header.name, safe_value(header.value));
-  if (!goes_on()) text += "Connection: close\r\n";
+  if (!goes_on())
+    text += "Connection: close\r\n";
+  else if (version_ < 11)
+    text += "Connection: keep-alive\r\n";  // without it an HTTP/1.0 client waits for the end
   return text;
 }
 
@@ -338,8 +370,7 @@ void Connection::on_flushed() {
     state_ = State::kIdle;
     deadline_ = Clock::now() + shared_->limits.idle_timeout;
     arm();
-    if (is_reading_) return;
-    return buffer_.size() > 0 ? begin_request() : read_some();
+    return next_request();
   }
   // What the client still sends must be read: closing over it could destroy the answer on its way.
   Failure ignored;
@@ -376,18 +407,25 @@ void Connection::on_timer() {
   arm();
 }
 
+/// A large body takes seconds to understand, and no other request should wait for that; what asks how the
+/// server is has no body.
+asio::thread_pool& Connection::workers_for(const HttpRequest& request) const {
+  if (request.body.empty()) return shared_->bodiless_worker;
+  return request.body.size() < shared_->limits.large_body_bytes ? shared_->workers : shared_->large_worker;
+}
+
 void Connection::dispatch() {
   state_ = State::kHandling;
   deadline_ = kNever;
   request_.body = std::move(parser_->get().body());
   peer_ = std::make_shared<Peer>();
   auto exchange = std::make_shared<ConnectionExchange>(shared_from_this(), number_, peer_);
-  asio::post(shared_->workers,
-             [shared = shared_, request = std::move(request_), e = std::move(exchange)]() mutable {
-               shared->handler.handle(std::move(request), std::move(e));
-             });
+  asio::thread_pool& workers = workers_for(request_);  // before the request moves away
+  asio::post(workers, [shared = shared_, request = std::move(request_), e = std::move(exchange)]() mutable {
+    shared->handler.handle(std::move(request), std::move(e));
+  });
   request_ = {};
-  if (buffer_.size() == 0) read_some();
+  read_ahead();
 }
 
 }  // namespace mererun::http_detail

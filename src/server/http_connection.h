@@ -40,7 +40,7 @@ struct Shared {
   const HttpLimits limits;
   HttpHandler& handler;
   asio::io_context io{2};
-  asio::thread_pool workers{2};
+  asio::thread_pool bodiless_worker{1}, workers{2}, large_worker{1};  // who handles which requests
   std::atomic<std::size_t> bodies_bytes{0};
   std::atomic<bool> stopping{false};  // no further requests
   std::atomic<bool> stopped{false};   // no further I/O
@@ -95,6 +95,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class State { kIdle, kHeader, kBody, kHandling, kFlushing, kLingering, kClosed };
 
   void read_some();
+  void read_ahead();
+  void next_request();
   void on_bytes(const Failure& failure);
   void begin_request();
   void on_header(const Failure& failure);
@@ -104,6 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_bad_request(const Failure& failure);
   void reject(int status, std::string_view message);
   void dispatch();
+  asio::thread_pool& workers_for(const HttpRequest& request) const;
   void release_body();
   std::string head_text(const HttpResponse& response) const;
   bool goes_on() const { return keeps_alive_ && !is_peer_gone_ && !shared_->stopping.load(); }

@@ -55,7 +55,9 @@ class HttpServer::Listener {
     shared_->stopped = true;
     work_.reset();
     for (std::thread& thread : threads_) thread.join();
-    shared_->workers.join();  // what was begun ends; its answers have nowhere to go
+    // What was begun ends; its answers have nowhere to go.
+    for (asio::thread_pool* pool : {&shared_->bodiless_worker, &shared_->workers, &shared_->large_worker})
+      pool->join();
     threads_.clear();
   }
 

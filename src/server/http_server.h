@@ -16,6 +16,7 @@ namespace mererun {
 /// byte now and then.
 struct HttpLimits {
   std::size_t max_body_bytes = std::size_t{32} << 20;
+  std::size_t large_body_bytes = std::size_t{256} << 10;  // from here on handled apart
   std::size_t max_header_bytes = std::size_t{32} << 10;
   std::size_t max_bodies_bytes = std::size_t{512} << 20;  // of all requests that are being read or handled
   std::size_t max_unsent_bytes = std::size_t{16} << 20;   // of a stream that its client does not read
@@ -43,10 +44,10 @@ class HttpHandler {
 
 /// An HTTP/1.1 server: keep-alive, pipelining, chunked bodies and replies, 100-continue.
 ///
-/// Connections are served by two I/O threads, requests handled by two worker threads, however many
-/// connections there are. The socket is read while a request is handled, so a client that leaves is noticed
-/// at once. A client that closes its sending side counts as gone: its exchange's `on_closed` is called; what
-/// is answered all the same is still sent.
+/// Connections are served by two I/O threads, requests handled by two worker threads, those without a body
+/// and those with a large one by one of their own, however many connections there are. The socket is read
+/// while a request is handled, so a client that leaves is noticed at once. A client that closes its sending
+/// side counts as gone: its exchange's `on_closed` is called; what is answered all the same is still sent.
 ///
 /// Thread-safety: thread-safe.
 class HttpServer {

@@ -100,6 +100,11 @@ std::span<const TokenLogprobs> answer_logprobs(const std::vector<TokenLogprobs>&
   return std::span(all).subspan(skipped);
 }
 
+std::span<const TokenLogprobs> take_unsent(std::span<const TokenLogprobs> all, std::size_t& sent) {
+  const std::size_t from = std::min(std::exchange(sent, all.size()), all.size());
+  return all.subspan(from);
+}
+
 std::vector<OutputPiece> merged(const std::vector<OutputPiece>& pieces) {
   std::vector<OutputPiece> out;
   for (const OutputPiece& piece : pieces) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -60,6 +61,10 @@ nlohmann::ordered_json logprobs_json(const Tokenizer& tokenizer, std::span<const
 /// The tokens of a result that are no reasoning.
 std::span<const TokenLogprobs> answer_logprobs(const std::vector<TokenLogprobs>& all,
                                                std::int64_t reasoning_tokens);
+
+/// The tokens behind the first `sent`, which then counts them too. A stream's log-probabilities: those of a
+/// token whose text is held back travel with a later piece.
+std::span<const TokenLogprobs> take_unsent(std::span<const TokenLogprobs> all, std::size_t& sent);
 
 /// Joins neighbours of one kind of text.
 std::vector<OutputPiece> merged(const std::vector<OutputPiece>& pieces);

@@ -98,9 +98,8 @@ void read_stream(Fields& fields, ApiRequest& request) {
 void refuse_unserved(Fields& fields, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const Json* value = fields.find(name);
-    if (value == nullptr || (value->is_boolean() && !value->get<bool>()) ||
-        (value->is_array() && value->empty()))
-      continue;
+    const bool is_off = value == nullptr || *value == false || *value == "" || *value == Json::array();
+    if (is_off) continue;
     fields.refuse(name, "no such field: it is not served here");
   }
 }

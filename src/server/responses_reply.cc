@@ -66,6 +66,11 @@ class OutputItems {
   void finish(std::string_view status) {
     if (!items_.empty()) items_.back()["status"] = status;
   }
+  /// To the last item, which is a message.
+  void add_logprobs(const Json& rows) {
+    Json& list = items_.back()["content"][0]["logprobs"];
+    list.insert(list.end(), rows.begin(), rows.end());
+  }
   /// Of the answer's first message.
   void set_logprobs(std::span<const TokenLogprobs> tokens) {
     for (Json& item : items_) {
@@ -168,11 +173,18 @@ class StreamedResponsesReply final : public ResponsesReply {
     send("response.in_progress", {{"response", response("in_progress")}});
   }
 
-  void on_step(const Run&, const std::vector<OutputPiece>& pieces) override {
-    for (const OutputPiece& piece : merged(pieces)) write_piece(piece);
+  void on_step(const Run& run, const std::vector<OutputPiece>& pieces) override {
+    for (const OutputPiece& piece : merged(pieces)) {
+      Json rows = Json::array();
+      if (piece.kind == Kind::kContent && logprobs_)
+        rows = new_logprobs(answer_logprobs(run.output().logprobs(), run.output().reasoning_tokens()));
+      write_piece(piece, rows);
+    }
   }
 
   void on_finish(const GenerateResult& result, const ReplyTimes& times) override {
+    if (is_open_ && items_.last_kind() == Kind::kContent && logprobs_)
+      items_.add_logprobs(new_logprobs(answer_logprobs(result.logprobs, result.reasoning_tokens)));
     close_item(item_status(result));
     const bool is_cut = result.finish == FinishReason::kLength;
     send(is_cut ? "response.incomplete" : "response.completed", {{"response", finished(result, times)}});
@@ -207,7 +219,11 @@ class StreamedResponsesReply final : public ResponsesReply {
     send(type, std::move(data));
   }
 
-  void write_piece(const OutputPiece& piece) {
+  Json new_logprobs(std::span<const TokenLogprobs> answer) {
+    return logprobs_json(*context_.tokenizer, take_unsent(answer, sent_logprobs_));
+  }
+
+  void write_piece(const OutputPiece& piece, const Json& logprobs) {
     if (!items_.continues(piece)) {
       close_item("completed");
       const Json item = items_.begin(piece);
@@ -220,7 +236,8 @@ class StreamedResponsesReply final : public ResponsesReply {
     switch (piece.kind) {
       case Kind::kReasoning: send_at("response.reasoning_text.delta", {{"delta", piece.text}}); break;
       case Kind::kContent:
-        send_at("response.output_text.delta", {{"delta", piece.text}, {"logprobs", Json::array()}});
+        items_.add_logprobs(logprobs);
+        send_at("response.output_text.delta", {{"delta", piece.text}, {"logprobs", logprobs}});
         break;
       case Kind::kToolCall:
         send_at("response.function_call_arguments.delta", {{"delta", piece.arguments}});
@@ -239,7 +256,7 @@ class StreamedResponsesReply final : public ResponsesReply {
         break;
       case Kind::kContent:
         send_at("response.output_text.done",
-                {{"text", item["content"][0]["text"]}, {"logprobs", Json::array()}});
+                {{"text", item["content"][0]["text"]}, {"logprobs", item["content"][0]["logprobs"]}});
         break;
       case Kind::kToolCall:
         send_at("response.function_call_arguments.done",
@@ -252,7 +269,8 @@ class StreamedResponsesReply final : public ResponsesReply {
   }
 
   int sequence_ = 0;
-  bool is_open_ = false;  // the last item
+  bool is_open_ = false;           // the last item
+  std::size_t sent_logprobs_ = 0;  // of the answer
 };
 
 }  // namespace

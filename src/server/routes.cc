@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstddef>
 
+#include "server/http_message.h"
+
 namespace mererun {
 namespace {
 
@@ -81,9 +83,9 @@ bool is_same_site(std::string_view origin, std::string_view host) {
   return !host.empty() && host_of(origin) == host;
 }
 
-bool is_local_origin(std::string_view origin) {
-  const std::string_view name = without_port(host_of(origin));
-  return name == "localhost" || name == "[::1]" ||
+bool is_local_host(std::string_view host) {
+  const std::string_view name = without_port(host);
+  return equal_ignoring_case(name, "localhost") || name == "[::1]" ||
          (name.starts_with("127.") && name.find_first_not_of("0123456789.") == std::string_view::npos);
 }
 

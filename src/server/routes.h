@@ -45,7 +45,7 @@ std::string unescape_path(std::string_view text);
 
 /// True if `origin` ("http://localhost:8080") is the site that a request's Host header names.
 bool is_same_site(std::string_view origin, std::string_view host);
-/// True if `origin` names this machine: localhost, 127.0.0.0/8 or [::1].
-bool is_local_origin(std::string_view origin);
+/// True if a Host header names this machine: localhost, 127.0.0.0/8 or [::1], with any port.
+bool is_local_host(std::string_view host);
 
 }  // namespace mererun

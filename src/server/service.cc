@@ -115,16 +115,21 @@ std::optional<ApiError> Service::objection(const HttpRequest& head, const ApiRou
   const bool fits = head.method == route->method || (route->method == "GET" && head.method == "HEAD");
   if (!fits)
     return ApiError::with(405, fmt::format("method: expected {}, got {}", route->method, head.method));
-  const std::string_view origin = head.header("Origin");
-  if (!origin.empty() && options_.cors_origin != "*" && origin != options_.cors_origin) {
-    const bool is_own =
-        is_same_site(origin, head.header("Host")) && (options_.api_key || is_local_origin(origin));
-    if (!is_own)
-      return ApiError::with(403, fmt::format("origin: expected this server's own page, got {}",
-                                             excerpt(Json(std::string(origin)))));
-  }
+  const std::string_view host = head.header("Host"), origin = head.header("Origin");
+  // A name that somebody else's DNS points here makes a page of theirs this server's own site.
+  if (!options_.api_key && !host.empty() && !is_local_host(host))
+    return ApiError::with(403, fmt::format("host: expected a loopback name, as there is no api key, got {}",
+                                           excerpt(Json(std::string(host)))));
+  const bool is_asked_for = options_.cors_origin == "*" || origin == options_.cors_origin;
+  if (!origin.empty() && !is_asked_for && !is_same_site(origin, host))
+    return ApiError::with(403, fmt::format("origin: expected this server's own page, got {}",
+                                           excerpt(Json(std::string(origin)))));
   if (options_.api_key && !route->is_open && !equal_in_constant_time(sent_key(head), *options_.api_key))
     return ApiError::with(401, "api key: expected the server's key, got another or none", "invalid_api_key");
+  const std::string_view coding = head.header("Content-Encoding");
+  if (!coding.empty() && !equal_ignoring_case(coding, "identity"))
+    return ApiError::with(
+        415, fmt::format("body: expected no content encoding, got {}", excerpt(Json(std::string(coding)))));
   if (!route->generates) return std::nullopt;
   if (auto error = unready()) return error;  // whoever waits for the model to load spends no rate
   const std::string client = options_.api_key ? "key" : head.remote_address;
@@ -143,7 +148,8 @@ std::optional<HttpResponse> Service::screen(const HttpRequest& head) {
     HttpResponse response{.status = 204, .content_type = {}};
     response.headers = {
         {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-        {"Access-Control-Allow-Headers", "Authorization, Content-Type, x-api-key, anthropic-version"},
+        // Any: clients add headers of their own, and none of them means anything here.
+        {"Access-Control-Allow-Headers", std::string(head.header("Access-Control-Request-Headers"))},
         {"Access-Control-Max-Age", "600"}};
     return with_cors(std::move(response));
   }

@@ -120,7 +120,7 @@ class ModelBench {
         for (int step = 0; step < kDraftSteps; ++step) {
           out = head.forward(out, {&id, 1}, step, 0, cache);
           if (downloads) {
-            id = head.argmax_tokens(out)[0];
+            id = head.argmax_tokens(head.draft_logits(out))[0];
           } else {
             head.draft_logits(out);
           }

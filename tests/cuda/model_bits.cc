@@ -75,7 +75,7 @@ class Walk {
     model_->ops().download(values.data(), view.data, values.size() * sizeof(float));
     trace_.add("draft head", hash_floats(values));
     cache.set_length(1);
-    trace_.add("draft token", static_cast<std::uint64_t>(model_->head()->argmax_tokens(out)[0]));
+    trace_.add("draft token", static_cast<std::uint64_t>(model_->head()->argmax_tokens(view)[0]));
   }
 
   void verify(const SequenceState& base, int width) {

@@ -292,6 +292,60 @@ TEST_P(Rounds, PenaltiesAtTemperatureZeroCountAcceptedDrafts) {
   EXPECT_EQ(testing::run_generation(*model_, setup, sink).ids, oracle.ids);
 }
 
+/// Allows the ids that leave another remainder by 3 than the token before.
+class OtherRemainder final : public TokenConstraint {
+ public:
+  explicit OtherRemainder(int vocabulary) : mask_(vocabulary) { accept(0); }
+  const TokenMask* mask() override { return &mask_; }
+  void accept(TokenId id) override {
+    for (TokenId each = 0; each < mask_.vocabulary(); ++each) {
+      if (each % 3 == id % 3)
+        mask_.forbid(each);
+      else
+        mask_.allow(each);
+    }
+  }
+  bool is_complete() const override { return false; }
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<OtherRemainder>(*this); }
+
+ private:
+  TokenMask mask_;
+};
+
+/// The target's rows are masked one by one, whatever was drafted: what the form forbids, what it allows and
+/// the target would not say, and the right tokens. With log-probabilities the host looks at every row,
+/// without them only at those whose argmax is forbidden.
+TEST_P(Rounds, AConstraintHoldsWhateverIsDrafted) {
+  const OtherRemainder form(model_->config().vocabulary);
+  for (const double temperature : {0.0, 1.0}) {
+    const SamplingOptions sampling{.temperature = temperature, .seed = 3};
+    const auto oracle_form = form.clone();
+    const auto want = testing::run_oracle(*model_, prompt_, kTokens, sampling, oracle_form.get()).ids;
+    const auto said = [&](Position position, int shift) {
+      const auto at = std::min<std::size_t>(static_cast<std::size_t>(position - kPrompt), want.size() - 1);
+      return (want[at] + shift) % model_->config().vocabulary;
+    };
+    ScriptDrafter scripted([&](Position first, int depth) {
+      std::vector<TokenId> ids;  // right ones, then one of another remainder, then one of the same
+      for (int j = 0; j < depth; ++j) ids.push_back(said(first + j, j < first % 4 ? 0 : 1 + 2 * (first % 2)));
+      return ids;
+    });
+    MtpDrafter own(*model_);
+    for (Drafter* drafter : std::initializer_list<Drafter*>{nullptr, &scripted, &own}) {
+      for (const bool logits : {false, true}) {
+        IdSink sink;
+        sink.logits = logits;
+        GenerationSetup setup{
+            .prompt = prompt_, .sampling = sampling, .max_tokens = kTokens, .width = 6, .drafter = drafter};
+        setup.constraint = &form;
+        const GenerationOutcome o = testing::run_generation(*model_, setup, sink);
+        EXPECT_EQ(o.ids, want) << "temperature " << temperature << " logits " << logits;
+        expect_consistent(o);
+      }
+    }
+  }
+}
+
 TEST_P(Rounds, EveryHistoryModeGivesTheSameOutput) {
   MtpDrafter drafter(*model_);
   for (const HistoryMode mode : {HistoryMode::kNone, HistoryMode::kRetained, HistoryMode::kStreaming}) {

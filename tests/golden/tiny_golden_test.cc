@@ -280,10 +280,11 @@ TEST_P(TinyGolden, MtpCellsAndChainedDrafts) {
     const auto v = static_cast<std::size_t>(model_->config().vocabulary);
     out = out.row_range(n - 2, 1);
     for (std::size_t j = 0; j < draft_ids.size(); ++j) {
-      const auto scores = testing::to_host(model_->ops(), head.draft_logits(out));
+      const TensorView logits = head.draft_logits(out);
+      const auto scores = testing::to_host(model_->ops(), logits);
       EXPECT_LT(relative_error(scores, std::span(draft_logits).subspan(j * v, v)), kPositionBound)
           << prompt << " draft step " << j;
-      EXPECT_EQ(head.argmax_tokens(out).front(), draft_ids[j]) << prompt << " draft step " << j;
+      EXPECT_EQ(head.argmax_tokens(logits).front(), draft_ids[j]) << prompt << " draft step " << j;
       const TokenId id = draft_ids[j];
       out = head.forward(out, {&id, 1}, n - 1 + static_cast<int>(j), 0, cache);
     }

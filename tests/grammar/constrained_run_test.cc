@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ std::unique_ptr<Engine> load_demo(const char* model) {
 }
 
 GenerateResult ask(Engine& engine, const Form& form, double temperature, Speculation speculation,
-                   bool thinks = false) {
+                   bool thinks = false, std::optional<int> logprobs = {}) {
   GenerateRequest request;
   request.chat =
       ChatPrompt{.messages = std::make_shared<const Json>(
@@ -42,6 +43,7 @@ GenerateResult ask(Engine& engine, const Form& form, double temperature, Specula
   request.speculation = speculation;
   request.full_depth = true;
   request.uses_prefix_cache = false;
+  request.logprobs = logprobs;
   request.constraint = form(engine);
   return generate(engine, std::move(request));
 }
@@ -63,6 +65,10 @@ void expect_same_text(Engine& engine, const Form& form, bool must_accept_drafts)
     EXPECT_EQ(serial.finish, drafted.finish);
     EXPECT_EQ(drafted.acceleration.route, Route::kMtpSpeculative);
     EXPECT_EQ(serial.acceleration.route, Route::kFinalTargetPipelined);
+    // With log-probabilities every row is looked at here; without, the device's choice stands where the form
+    // allows it.
+    for (const Speculation speculation : {Speculation::kOff, Speculation::kOn})
+      EXPECT_EQ(ask(engine, form, temperature, speculation, false, 0).ids, serial.ids);
     if (must_accept_drafts) {
       const Statistics& statistics = drafted.acceleration.statistics;
       EXPECT_GT(statistics.accepted(), statistics.drafted() / 4);

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <mutex>
 #include <thread>
@@ -23,7 +25,8 @@ using ::testing::HasSubstr;
 using testing::SocketClient;
 using ::testing::StartsWith;
 
-/// /echo answers method, path and body; /stream is answered by the test; /refused is refused by its head.
+/// /echo answers method, path and body; /stream is answered by the test; /refused is refused by its head;
+/// /slow takes until the test lets it go.
 class TestHandler final : public HttpHandler {
  public:
   std::optional<HttpResponse> screen(const HttpRequest& head) override {
@@ -32,6 +35,10 @@ class TestHandler final : public HttpHandler {
   }
   void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) override {
     if (request.path == "/dropped") return;
+    if (request.path == "/slow") {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return is_released_; });
+    }
     if (request.path == "/stream") {
       exchange->on_closed([this] {
         const std::lock_guard lock(mutex_);
@@ -60,6 +67,11 @@ class TestHandler final : public HttpHandler {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ >= count; });
   }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    is_released_ = true;
+    changed_.notify_all();
+  }
   void forget_streams() {
     const std::lock_guard lock(mutex_);
     streams_.clear();
@@ -70,6 +82,7 @@ class TestHandler final : public HttpHandler {
   std::condition_variable changed_;
   std::vector<std::shared_ptr<HttpExchange>> streams_;
   int closed_ = 0;
+  bool is_released_ = false;
 };
 
 class HttpServerTest : public ::testing::Test {
@@ -127,6 +140,46 @@ TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
   EXPECT_THAT(c.read_response(), EndsWith("GET /echo "));
 }
 
+TEST_F(HttpServerTest, APipelinedRequestWaitsForTheStreamBeforeIt) {
+  start();
+  SocketClient c = client();
+  c.send("GET /stream HTTP/1.1\r\n\r\n");
+  c.read_until("\r\n\r\n");
+  for (const std::string_view part :
+       {"\r\n", "GET /ec", "ho HTTP/1.1\r\n\r\nGET /echo?2 HTT", "P/1.1\r\n\r\n"})
+    c.send(part);
+  handler_.stream(0)->write("first");
+  c.read_until("first");
+  handler_.stream(0)->end_stream();
+  c.read_until("0\r\n\r\n");
+  EXPECT_THAT(c.read_response(), EndsWith("GET /echo "));
+  EXPECT_THAT(c.read_response(), EndsWith("GET /echo "));
+  c.send("GET /echo HTTP/1.1\r\n\r\n");  // and the connection goes on
+  EXPECT_THAT(c.read_response(), EndsWith("GET /echo "));
+}
+
+TEST_F(HttpServerTest, TakesWhatOldClientsAndProxiesSend) {
+  start();
+  SocketClient lines = client();  // empty lines around requests
+  lines.send("\r\n" + testing::post_text("/echo", "one") + "\r\n");
+  EXPECT_THAT(lines.read_response(), EndsWith("POST /echo one"));
+  lines.send("\n\r\nGET /echo HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(lines.read_response(), EndsWith("GET /echo "));
+  SocketClient older = client();  // a client of HTTP/1.0 is told that its connection stays
+  for (int i = 0; i < 2; ++i) {
+    older.send("GET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    EXPECT_THAT(older.read_response(),
+                AllOf(HasSubstr("Connection: keep-alive\r\n"), EndsWith("GET /echo ")));
+  }
+  older.send("GET /echo HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(older.read_to_end(), AllOf(HasSubstr("Connection: close\r\n"), EndsWith("GET /echo ")));
+  SocketClient proxied = client();  // targets that name the host
+  proxied.send("GET http://localhost:80/echo?x HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(proxied.read_response(), EndsWith("GET /echo "));
+  proxied.send("GET http://localhost HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(proxied.read_response(), EndsWith("GET / "));
+}
+
 TEST_F(HttpServerTest, TakesBodiesByteByByteAndInChunks) {
   start();
   SocketClient slow = client();
@@ -168,6 +221,28 @@ TEST_F(HttpServerTest, RefusesWhatExceedsItsLimits) {
   SocketClient fine = client();
   fine.send(testing::post_text("/echo", std::string(1000, 'x')));
   EXPECT_THAT(fine.read_response(), StartsWith("HTTP/1.1 200"));
+}
+
+/// Bodies that take long to understand hold up their own kind only, and nothing holds up a look at the
+/// server.
+TEST_F(HttpServerTest, LargeBodiesHoldUpNobodyElse) {
+  start({.large_body_bytes = 1000});
+  std::vector<SocketClient> slow;
+  const auto send = [&](std::size_t size) {
+    slow.push_back(client());
+    slow.back().send(testing::post_text("/slow", std::string(size, 'x')));
+  };
+  for (int i = 0; i < 3; ++i) send(1000);
+  SocketClient small = client(), look = client();
+  for (int i = 0; i < 3; ++i) {
+    small.send(testing::post_text("/echo", "small"));
+    EXPECT_THAT(small.read_response(), EndsWith("POST /echo small"));
+  }
+  for (int i = 0; i < 5; ++i) send(999);
+  look.send("GET /echo HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(look.read_response(), EndsWith("GET /echo "));
+  handler_.release();
+  for (SocketClient& each : slow) EXPECT_THAT(each.read_response(), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(HttpServerTest, SlowSendersAreCutOff) {
@@ -236,6 +311,11 @@ TEST_F(HttpServerTest, EveryWayToLeaveIsNoticed) {
   handler_.wait_closed(2);
   half.shut_down_sending();
   handler_.wait_closed(3);
+  pipelined.send("GET /stream HTTP/1.1\r\n\r\n\r\nGET /echo HTTP/1.1\r\n\r\n");
+  pipelined.read_until("\r\n\r\n");
+  pipelined.send("GET /echo");
+  pipelined.close();  // behind bytes that nobody has looked at
+  handler_.wait_closed(4);
   handler_.stream(2)->write("still");  // who only stopped sending can still read
   EXPECT_THAT(half.read_until("still"), EndsWith("still"));
 }
@@ -268,16 +348,26 @@ std::ptrdiff_t count_of(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
 
+std::ptrdiff_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n');
+}
+
 TEST_F(HttpServerTest, ManyShortConnectionsLeaveNothing) {
   HttpServer& server = start();
-  const auto threads = count_of("/proc/self/task"), files = count_of("/proc/self/fd");
-  for (int i = 0; i < 1000; ++i) {
-    SocketClient c = client();
-    c.send("GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n");
-    ASSERT_THAT(c.read_to_end(), EndsWith("GET /echo ")) << i;
-  }
+  const auto connect = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      SocketClient c = client();
+      c.send("GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n");
+      ASSERT_THAT(c.read_to_end(), EndsWith("GET /echo ")) << i;
+    }
+    while (server.connections() > 0) std::this_thread::yield();
+  };
+  connect(100);
+  const auto threads = count_of("/proc/self/task"), files = count_of("/proc/self/fd"), maps = mappings();
+  connect(5000);
   EXPECT_EQ(count_of("/proc/self/task"), threads);
-  while (server.connections() > 0) std::this_thread::yield();
+  EXPECT_LE(mappings(), maps + 16);  // the allocator's; a stack for each connection would be thousands
   EXPECT_EQ(count_of("/proc/self/fd"), files);
 }
 

@@ -1,4 +1,4 @@
-// One request, one answer: drafted or not, streamed or whole, alone or one of eight.
+// One request, one answer: drafted or not, streamed or whole, alone or one of eight, in all eight ways.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -61,11 +61,24 @@ Json request(int i) {
   return body;
 }
 
+/// A reply without what depends on circumstances: ids of its events, cache, times.
+Json reply(Json message, Json logprobs, Json finish, const Json& usage) {
+  return {{"message", std::move(message)},
+          {"logprobs", std::move(logprobs)},
+          {"finish", std::move(finish)},
+          {"tokens", usage["completion_tokens"]},
+          {"reasoning", usage["completion_tokens_details"]["reasoning_tokens"]}};
+}
+
 /// The message that the chunks of a stream make up, its log-probabilities and its end.
 Json joined(const std::string& stream) {
-  Json message{{"role", "assistant"}, {"content", ""}}, logprobs, finish;
+  Json message{{"role", "assistant"}, {"content", ""}}, logprobs, finish, usage;
   std::string reasoning;
   for (const Json& event : testing::events_of(stream)) {
+    if (event["choices"].empty()) {
+      usage = event["usage"];
+      continue;
+    }
     const Json& choice = event["choices"][0];
     const Json& delta = choice["delta"];
     message["content"] = message["content"].get<std::string>() + delta.value("content", "");
@@ -80,47 +93,54 @@ Json joined(const std::string& stream) {
   }
   if (!reasoning.empty()) message["reasoning_content"] = reasoning;
   if (message["content"] == "" && message.contains("tool_calls")) message["content"] = nullptr;
-  return {{"message", message}, {"logprobs", logprobs}, {"finish", finish}};
+  return reply(std::move(message), std::move(logprobs), std::move(finish), usage);
 }
 
 Json whole(const HttpResponse& response) {
-  const Json choice = json_of(response)["choices"][0];
-  return {
-      {"message", choice["message"]}, {"logprobs", choice["logprobs"]}, {"finish", choice["finish_reason"]}};
+  const Json body = json_of(response);
+  const Json& choice = body["choices"][0];
+  return reply(choice["message"], choice["logprobs"], choice["finish_reason"], body["usage"]);
 }
 
 /// Members in one order.
 nlohmann::json sorted(const Json& value) { return nlohmann::json::parse(value.dump()); }
 
+/// All replies of one circumstance, in the order of the requests.
+std::vector<nlohmann::json> replies(const std::filesystem::path& folder, std::size_t at_once, bool drafts,
+                                    bool streams) {
+  LiveService service(Engine::load(testing::talking_options(folder)),
+                      {.max_active = static_cast<int>(at_once)});
+  std::vector<std::shared_ptr<testing::RecordedExchange>> answers;
+  for (int i = 0; i < kRequests; ++i) {
+    Json body = request(i);
+    body["speculation"] = drafts ? "on" : "off";
+    if (streams) body.update({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
+    answers.push_back(service.send("POST", "/v1/chat/completions", body.dump()));
+    // Always that many at once: the oldest one is waited for.
+    if (answers.size() >= at_once) answers[answers.size() - at_once]->wait();
+  }
+  std::vector<nlohmann::json> out;
+  for (const auto& answer : answers) {
+    const HttpResponse response = answer->wait();
+    EXPECT_EQ(response.status, 200) << response.body;
+    out.push_back(sorted(streams ? joined(response.body) : whole(response)));
+  }
+  return out;
+}
+
 TEST(Identity, TwoHundredRequestsInEveryCircumstance) {
   const testing::TempFolder temp;
   const auto folder = testing::talking_checkpoint(temp);
-  std::vector<nlohmann::json> want;
-  {
-    LiveService alone(Engine::load(testing::talking_options(folder)), {.max_active = 1});
-    for (int i = 0; i < kRequests; ++i) {
-      Json body = request(i);
-      body["speculation"] = "off";
-      const HttpResponse response = alone.post("/v1/chat/completions", body);
-      ASSERT_EQ(response.status, 200) << response.body;
-      want.push_back(sorted(whole(response)));
-    }
-  }
-  LiveService busy(Engine::load(testing::talking_options(folder)), {.max_active = static_cast<int>(kAtOnce)});
-  for (const bool streams : {false, true}) {
-    std::vector<std::shared_ptr<testing::RecordedExchange>> answers;
-    for (int i = 0; i < kRequests; ++i) {
-      Json body = request(i);
-      body["speculation"] = "on";
-      body["stream"] = streams;
-      answers.push_back(busy.send("POST", "/v1/chat/completions", body.dump()));
-      // Always eight at once: the oldest one is waited for.
-      if (answers.size() >= kAtOnce) answers[answers.size() - kAtOnce]->wait();
-    }
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const HttpResponse response = answers[i]->wait();
-      EXPECT_EQ(sorted(streams ? joined(response.body) : whole(response)), want[i])
-          << i << (streams ? " streamed" : " whole");
+  const auto want = replies(folder, 1, false, false);
+  for (const std::size_t at_once : {std::size_t{1}, kAtOnce}) {
+    for (const bool drafts : {false, true}) {
+      for (const bool streams : {false, true}) {
+        if (at_once == 1 && !drafts && !streams) continue;
+        const auto got = replies(folder, at_once, drafts, streams);
+        for (std::size_t i = 0; i < want.size(); ++i)
+          EXPECT_EQ(got[i], want[i]) << i << ", at once " << at_once << ", drafts " << drafts << ", streams "
+                                     << streams;
+      }
     }
   }
 }

@@ -14,6 +14,9 @@
 namespace mererun {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using testing::json_of;
 using testing::LiveService;
@@ -88,6 +91,9 @@ TEST_F(ServiceTest, RefusesBeforeTheBodyIsRead) {
   EXPECT_EQ(json_of(status("POST", "/v1/messages", {}))["error"]["type"], "authentication_error");
   EXPECT_EQ(status("GET", "/v1/models", {{"x-api-key", "secret"}, {"Origin", "http://evil.example"}}).status,
             403);
+  EXPECT_EQ(
+      status("POST", "/v1/chat/completions", {{"x-api-key", "secret"}, {"Content-Encoding", "gzip"}}).status,
+      415);
   EXPECT_EQ(status("POST", "/v1/chat/completions", key).status, 400);
   EXPECT_EQ(status("POST", "/v1/chat/completions", key).status, 400);
   const HttpResponse limited = status("POST", "/v1/chat/completions", key);
@@ -101,13 +107,28 @@ TEST_F(ServiceTest, OtherSitesMayCallOnlyWhereAskedFor) {
   EXPECT_EQ(closed->send("OPTIONS", "/v1/models")->wait().status, 405);
   const std::vector<HttpHeader> own = {{"Origin", "http://localhost:8080"}, {"Host", "localhost:8080"}};
   EXPECT_EQ(closed->send("GET", "/v1/models", {}, own)->wait().status, 200);
-  // A name that an attacker's DNS points here is its own site too.
+  // A name that an attacker's DNS points here is its own site too, and a page's own GET names no origin.
   const std::vector<HttpHeader> rebound = {{"Origin", "http://evil.example"}, {"Host", "evil.example"}};
   EXPECT_EQ(closed->send("GET", "/v1/models", {}, rebound)->wait().status, 403);
+  for (const char* host : {"evil.example:8080", "localhost.evil.example", "127.evil.example"})
+    EXPECT_EQ(closed->send("GET", "/runtime/status", {}, {{"Host", host}})->wait().status, 403) << host;
+  for (const char* host : {"localhost:8080", "LOCALHOST", "127.0.0.1:1", "[::1]:8080", "[::1]"})
+    EXPECT_EQ(closed->send("GET", "/runtime/status", {}, {{"Host", host}})->wait().status, 200) << host;
+  const auto keyed = live({}, {.api_key = "secret"});  // reached by its name in a network
+  EXPECT_EQ(
+      keyed->send("GET", "/v1/models", {}, {{"Host", "server.lan"}, {"x-api-key", "secret"}})->wait().status,
+      200);
   const auto open = live({}, {.cors_origin = "https://app.example"});
   const HttpResponse preflight =
-      open->send("OPTIONS", "/v1/chat/completions", {}, {{"Origin", "https://app.example"}})->wait();
+      open->send("OPTIONS", "/v1/chat/completions", {},
+                 {{"Origin", "https://app.example"},
+                  {"Access-Control-Request-Headers", "authorization,content-type,x-stainless-lang"}})
+          ->wait();
   EXPECT_EQ(preflight.status, 204);
+  // What a client's library adds to its requests is allowed too.
+  EXPECT_THAT(preflight.headers,
+              Contains(AllOf(Field(&HttpHeader::name, "Access-Control-Allow-Headers"),
+                             Field(&HttpHeader::value, "authorization,content-type,x-stainless-lang"))));
   const HttpResponse answer =
       open->send("GET", "/v1/models", {}, {{"Origin", "https://app.example"}})->wait();
   EXPECT_EQ(answer.headers.front().value, "https://app.example");
@@ -191,6 +212,26 @@ TEST_F(ServiceTest, AStreamJoinsToTheWhole) {
     EXPECT_EQ(finish, want["finish_reason"]);
     EXPECT_EQ(usage["completion_tokens"], whole["usage"]["completion_tokens"]);
   }
+}
+
+TEST_F(ServiceTest, AResponsesStreamCarriesTheLogprobsOfTheWhole) {
+  const auto service = live();
+  Json body{
+      {"input", "hello"}, {"temperature", 1}, {"seed", 2}, {"max_output_tokens", 30}, {"top_logprobs", 2}};
+  const Json whole = json_of(service->post("/v1/responses", body))["output"][0]["content"][0]["logprobs"];
+  ASSERT_EQ(whole.size(), 30u);
+  body["stream"] = true;
+  Json deltas = Json::array(), done;
+  for (const Json& event : testing::events_of(service->post("/v1/responses", body).body)) {
+    if (event["type"] == "response.output_text.delta")
+      for (const Json& row : event["logprobs"]) deltas.push_back(row);
+    if (event["type"] == "response.output_text.done") done = event["logprobs"];
+  }
+  EXPECT_EQ(done, whole);
+  ASSERT_GT(deltas.size(), 0u);
+  ASSERT_LE(deltas.size(), done.size());  // those of text that was held back to the end come with that event
+  deltas.insert(deltas.end(), done.begin() + static_cast<std::ptrdiff_t>(deltas.size()), done.end());
+  EXPECT_EQ(deltas, whole);
 }
 
 TEST_F(ServiceTest, DraftingChangesNoByteOfABody) {

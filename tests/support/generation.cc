@@ -15,7 +15,7 @@ ChoiceOutcome IdSink::on_choice(const TargetChoice& choice) {
 }
 
 OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
-                     const SamplingOptions& sampling) {
+                     const SamplingOptions& sampling, TokenConstraint* constraint) {
   OracleRun run;
   Sampler sampler(sampling, prompt);
   SequenceState state = model.new_sequence();
@@ -27,8 +27,10 @@ OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
   for (const TokenId id : prompt) evaluate(id);
   run.states.push_back(state_bytes(state));
   for (int i = 0; i < tokens; ++i) {
-    run.ids.push_back(sampler.choose(row, state.length()));
+    run.ids.push_back(
+        sampler.choose(row, state.length(), constraint != nullptr ? constraint->mask() : nullptr));
     sampler.accept(run.ids.back());
+    if (constraint != nullptr) constraint->accept(run.ids.back());
     evaluate(run.ids.back());
     run.states.push_back(state_bytes(state));
   }
@@ -43,6 +45,8 @@ GenerationOutcome run_generation(Model& model, const GenerationSetup& setup, IdS
   VerifyLog log = model.new_verify_log(setup.width);
   DepthPolicy policy({.max_depth = setup.width - 1, .cost = setup.cost});
   GenerationParts parts{.model = model, .state = state, .sampler = sampler, .sink = sink};
+  const auto constraint = setup.constraint != nullptr ? setup.constraint->clone() : nullptr;
+  parts.constraint = constraint.get();
   if (setup.drafter != nullptr) {
     parts.log = &log;
     parts.drafter = setup.drafter;

@@ -48,7 +48,7 @@ struct OracleRun {
       states;  // after evaluating the prompt and each chosen token, trunk only
 };
 OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
-                     const SamplingOptions& sampling = {});
+                     const SamplingOptions& sampling = {}, TokenConstraint* constraint = nullptr);
 
 /// One generation on a fresh state.
 struct GenerationSetup {
@@ -60,6 +60,7 @@ struct GenerationSetup {
   CostModel cost = FullDepth{};
   HistoryMode history = HistoryMode::kStreaming;
   int context_limit = 4096;
+  const TokenConstraint* constraint = nullptr;  // a copy goes along
 };
 struct GenerationOutcome {
   std::vector<TokenId> ids;
