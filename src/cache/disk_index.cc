@@ -12,6 +12,19 @@ namespace {
 
 constexpr std::int64_t kSchema = 1;
 
+constexpr const char* kTables =
+    "CREATE TABLE snapshot(id INTEGER PRIMARY KEY, model TEXT NOT NULL, head TEXT NOT NULL,"
+    " key BLOB NOT NULL, hash INTEGER NOT NULL, length INTEGER NOT NULL, kind INTEGER NOT NULL,"
+    " has_logits INTEGER NOT NULL, bytes INTEGER NOT NULL, file TEXT NOT NULL, last_use INTEGER NOT NULL,"
+    " UNIQUE(model, head, key));"
+    "CREATE INDEX snapshot_lookup ON snapshot(model, length, hash, head, has_logits);"
+    "CREATE INDEX snapshot_age ON snapshot(kind, last_use);"
+    "CREATE TABLE page(id INTEGER PRIMARY KEY, model TEXT NOT NULL, key BLOB NOT NULL,"
+    " bytes INTEGER NOT NULL, file TEXT NOT NULL, UNIQUE(model, key));"
+    "CREATE TABLE snapshot_page(snapshot INTEGER NOT NULL, place INTEGER NOT NULL, page INTEGER NOT NULL,"
+    " PRIMARY KEY(snapshot, place)) WITHOUT ROWID;"
+    "CREATE INDEX page_use ON snapshot_page(page)";
+
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -26,6 +39,14 @@ PrefixDigest digest_of(std::string_view blob) {
   return key;
 }
 
+/// Rows of the same ids. One that keeps no history is served by a twin of any head.
+constexpr const char* kTwins = "model = ? AND length = ? AND hash = ? AND key = ? AND (head = ? OR ? = '')";
+
+SqliteStatement& bind_twins(SqliteStatement& s, const DiskIndex::Entry& e) {
+  s.bind(e.model).bind(e.length).bind(static_cast<std::int64_t>(e.hash)).bind(blob_of(e.key));
+  return s.bind(e.head).bind(e.head);
+}
+
 }  // namespace
 
 DiskIndex::DiskIndex(const std::filesystem::path& folder, SqliteDatabase::Mode mode)
@@ -38,30 +59,36 @@ void DiskIndex::create() {
   SqliteStatement version(database_, "PRAGMA user_version");
   version.step();
   if (version.integer(0) == kSchema) return;
+  if (is_of_somebody_else())
+    throw Error(ErrorCode::kUnsupported, "prefix cache index: expected this program's tables, got others");
   if (version.integer(0) != 0) {
     throw Error(ErrorCode::kCorruptData, "prefix cache index: expected this program's layout, got another");
   }
-  database_.execute(
-      "CREATE TABLE snapshot(id INTEGER PRIMARY KEY, model TEXT NOT NULL, head TEXT NOT NULL,"
-      " key BLOB NOT NULL, hash INTEGER NOT NULL, length INTEGER NOT NULL, kind INTEGER NOT NULL,"
-      " has_logits INTEGER NOT NULL, bytes INTEGER NOT NULL, file TEXT NOT NULL, last_use INTEGER NOT NULL,"
-      " UNIQUE(model, head, key));"
-      "CREATE INDEX snapshot_lookup ON snapshot(model, length, hash, head, has_logits);"
-      "CREATE INDEX snapshot_age ON snapshot(kind, last_use);"
-      "CREATE TABLE page(id INTEGER PRIMARY KEY, model TEXT NOT NULL, key BLOB NOT NULL,"
-      " bytes INTEGER NOT NULL, file TEXT NOT NULL, UNIQUE(model, key));"
-      "CREATE TABLE snapshot_page(snapshot INTEGER NOT NULL, place INTEGER NOT NULL, page INTEGER NOT NULL,"
-      " PRIMARY KEY(snapshot, place)) WITHOUT ROWID;"
-      "CREATE INDEX page_use ON snapshot_page(page);"
-      "PRAGMA user_version = 1");
+  database_.execute(kTables);
+  database_.execute("PRAGMA user_version = 1");
   transaction.commit();
 }
 
+/// True for a database that was never an index: it is left alone.
+bool DiskIndex::is_of_somebody_else() {
+  SqliteStatement s(database_, "SELECT count(*), sum(name = 'snapshot_page') FROM sqlite_master");
+  s.step();
+  return s.integer(0) > 0 && s.integer(1) == 0;
+}
+
 void DiskIndex::check() {
+  // A damaged definition may still be one that SQLite accepts.
+  SqliteStatement tables(database_, "SELECT group_concat(sql, ';') FROM sqlite_master WHERE sql IS NOT NULL");
+  tables.step();
+  if (tables.text(0) != kTables)
+    throw Error(ErrorCode::kCorruptData, "prefix cache index: expected this program's tables, got others");
   SqliteStatement s(database_, "PRAGMA integrity_check");
-  while (s.step())
-    if (s.text(0) != "ok")
-      throw Error(ErrorCode::kCorruptData, "prefix cache index: expected a sound file, got: " + s.text(0));
+  while (s.step()) {
+    std::string found = s.text(0);
+    std::replace(found.begin(), found.end(), '\n', ' ');  // a warning is one line
+    if (found != "ok")
+      throw Error(ErrorCode::kCorruptData, "prefix cache index: expected a sound file, got: " + found);
+  }
 }
 
 std::vector<DiskIndex::Row> DiskIndex::candidates(const std::string& model, int longer_than,
@@ -102,10 +129,8 @@ bool DiskIndex::is_of_other_model(const std::string& model, std::span<const std:
 
 bool DiskIndex::has_snapshot(const Entry& e) {
   SqliteStatement s(database_,
-                    "SELECT 1 FROM snapshot WHERE model = ? AND head = ? AND key = ? AND has_logits >= ?"
-                    " AND hash = ? AND length = ?");
-  s.bind(e.model).bind(e.head).bind(blob_of(e.key)).bind(e.has_logits ? 1 : 0);
-  return s.bind(static_cast<std::int64_t>(e.hash)).bind(e.length).step();
+                    (std::string("SELECT 1 FROM snapshot WHERE has_logits >= ? AND ") + kTwins).c_str());
+  return bind_twins(s.bind(e.has_logits ? 1 : 0), e).step();
 }
 
 bool DiskIndex::has_page(const std::string& model, const PrefixDigest& key) {
@@ -181,14 +206,15 @@ DiskIndex::Inserted DiskIndex::insert(const Entry& e, const std::vector<Page>& p
     link.bind(id).bind(static_cast<std::int64_t>(place)).bind(page_ids[place]).step();
   }
   transaction.commit();
+  result.snapshot = id;
   return result;
 }
 
 void DiskIndex::touch(const Entry& e, SnapshotClass kind) {
   SqliteStatement s(
       database_,
-      "UPDATE snapshot SET last_use = ?, kind = min(kind, ?) WHERE model = ? AND head = ? AND key = ?");
-  s.bind(now()).bind(static_cast<int>(kind)).bind(e.model).bind(e.head).bind(blob_of(e.key)).step();
+      (std::string("UPDATE snapshot SET last_use = ?, kind = min(kind, ?) WHERE ") + kTwins).c_str());
+  bind_twins(s.bind(now()).bind(static_cast<int>(kind)), e).step();
 }
 
 void DiskIndex::touch(std::int64_t snapshot) {
@@ -241,14 +267,26 @@ std::vector<std::string> DiskIndex::remove_page(std::int64_t page) {
   return files;
 }
 
-std::vector<std::string> DiskIndex::evict(std::int64_t budget, std::int64_t& evicted) {
+/// Of system parts and their pages.
+std::int64_t DiskIndex::system_bytes() {
+  SqliteStatement s(database_,
+                    "SELECT (SELECT ifnull(sum(bytes), 0) FROM snapshot WHERE kind = ?1) +"
+                    " (SELECT ifnull(sum(bytes), 0) FROM page WHERE id IN (SELECT page FROM snapshot_page"
+                    " JOIN snapshot ON snapshot.id = snapshot WHERE kind = ?1))");
+  s.bind(static_cast<int>(SnapshotClass::kSystem)).step();
+  return s.integer(0);
+}
+
+std::vector<std::string> DiskIndex::evict(std::int64_t budget, std::int64_t& evicted, std::int64_t newest) {
   std::vector<std::string> files;
   while (bytes() > budget) {
     SqliteTransaction transaction(database_);
     std::int64_t victim = 0;
     {
-      SqliteStatement s(database_, "SELECT id FROM snapshot ORDER BY kind DESC, last_use LIMIT 1");
-      if (!s.step()) break;
+      const auto best = system_bytes() <= budget / 2 ? SnapshotClass::kSystem : SnapshotClass::kSemantic;
+      SqliteStatement s(database_,
+                        "SELECT id FROM snapshot ORDER BY id = ?, max(kind, ?) DESC, last_use LIMIT 1");
+      if (!s.bind(newest).bind(static_cast<int>(best)).step()) break;
       victim = s.integer(0);
     }
     for (std::string& file : drop(victim)) files.push_back(std::move(file));
@@ -273,11 +311,19 @@ std::int64_t DiskIndex::entries() {
   return s.integer(0);
 }
 
-std::vector<std::string> DiskIndex::files() {
-  SqliteStatement s(database_, "SELECT file FROM snapshot UNION ALL SELECT file FROM page");
-  std::vector<std::string> files;
-  while (s.step()) files.push_back(s.text(0));
+std::vector<DiskIndex::StoredFile> DiskIndex::files() {
+  SqliteStatement s(database_, "SELECT file, bytes FROM snapshot UNION ALL SELECT file, bytes FROM page");
+  std::vector<StoredFile> files;
+  while (s.step()) files.push_back({s.text(0), s.integer(1)});
   return files;
+}
+
+void DiskIndex::set_bytes(const std::string& file, std::int64_t bytes) {
+  for (const char* sql :
+       {"UPDATE snapshot SET bytes = ? WHERE file = ?", "UPDATE page SET bytes = ? WHERE file = ?"}) {
+    SqliteStatement s(database_, sql);
+    s.bind(bytes).bind(file).step();
+  }
 }
 
 }  // namespace mererun

@@ -54,13 +54,15 @@ class DiskIndex {
   };
   struct Inserted {
     Outcome outcome = Outcome::kStored;
+    std::int64_t snapshot = 0;        // the new row
     std::vector<std::string> unused;  // files that nothing refers to now
   };
 
-  /// Opens the index of a folder; kReadWrite makes a new one where there is none.
+  /// Opens the index of a folder; kReadWrite makes a new one where there is none. Errors: kUnsupported for a
+  /// database of another program.
   DiskIndex(const std::filesystem::path& folder, SqliteDatabase::Mode mode);
 
-  /// Errors: kCorruptData if SQLite finds damage.
+  /// Errors: kCorruptData if the tables are not as they were made, or SQLite finds damage.
   void check();
 
   /// Snapshots of a model that a prompt may begin with, longest first: those of more than `longer_than`
@@ -70,7 +72,7 @@ class DiskIndex {
                               std::span<const std::uint64_t> hashes);
   /// True if another model has stored such a one; the same look-ups for each model.
   bool is_of_other_model(const std::string& model, std::span<const std::uint64_t> hashes);
-  /// True if a twin that knows as much is there.
+  /// True if a twin that knows as much is there: of the same head, or of any where no history is kept.
   bool has_snapshot(const Entry& entry);
   bool has_page(const std::string& model, const PrefixDigest& key);
   /// In the order in which they were inserted.
@@ -79,26 +81,34 @@ class DiskIndex {
 
   /// Enters a snapshot with the pages that it needs, or nothing. A twin that knows less gives way.
   Inserted insert(const Entry& entry, const std::vector<Page>& pages);
-  /// Marks as used now, and keeps the better class.
+  /// Marks such twins as used now, and keeps the better class.
   void touch(const Entry& entry, SnapshotClass kind);
   void touch(std::int64_t snapshot);
   /// Drops a snapshot, or every snapshot that refers to a page. Returns the files to remove.
   std::vector<std::string> remove_snapshot(std::int64_t snapshot);
   std::vector<std::string> remove_page(std::int64_t page);
-  /// Drops entries until at most `budget` bytes remain, by class from kInterval up, then by least recent use.
-  /// Returns the files to remove; counts the entries in `evicted`.
-  std::vector<std::string> evict(std::int64_t budget, std::int64_t& evicted);
+  /// Drops entries until at most `budget` bytes remain, by class from kInterval up, then by least recent use;
+  /// system parts count as kSemantic where they hold more than half of it. `newest` goes last. Returns the
+  /// files to remove; counts the entries in `evicted`.
+  std::vector<std::string> evict(std::int64_t budget, std::int64_t& evicted, std::int64_t newest = 0);
 
   /// Steps of SQLite's virtual machine that `candidates` took so far.
   std::int64_t search_work() const { return search_work_; }
 
   std::int64_t bytes();
   std::int64_t entries();
-  std::vector<std::string> files();
+  struct StoredFile {
+    std::string name;
+    std::int64_t bytes = 0;
+  };
+  std::vector<StoredFile> files();
+  void set_bytes(const std::string& file, std::int64_t bytes);
 
  private:
   void create();
+  bool is_of_somebody_else();
   std::vector<std::string> drop(std::int64_t snapshot);
+  std::int64_t system_bytes();
   std::vector<std::string> drop_unused_pages();
 
   SqliteDatabase database_;

@@ -66,7 +66,7 @@ class FolderStore final : public DiskStore {
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kDevice) throw;
       warn(error.what());
-      answer.met_corrupt |= error.code() == ErrorCode::kCorruptData;
+      if (error.code() == ErrorCode::kCorruptData) ++answer.corrupt_entries;
     } catch (const std::exception& error) {  // no memory for what a file claims to hold
       warn(error.what());
     }
@@ -95,7 +95,7 @@ class FolderStore final : public DiskStore {
   DiskStoreStatistics statistics() override { return writer_ ? writer_->statistics() : at_open_; }
 
  private:
-  enum class Load { kDone, kOther, kGone, kCorrupt };
+  enum class Load { kDone, kOther, kGone, kUnread, kCorrupt };
 
   void search(const Query& query, Answer& answer) {
     const std::vector<std::uint64_t> hashes = prefix_hashes(query.prompt);
@@ -110,13 +110,14 @@ class FolderStore final : public DiskStore {
           answer.lacks_history = lacking > row.length;
           if (writer_) writer_->push(DiskWriter::TouchRow{row.id});
           return;
-        case Load::kCorrupt: answer.met_corrupt = true; break;
+        case Load::kCorrupt: ++answer.corrupt_entries; break;
         case Load::kOther:
+        case Load::kUnread:
         case Load::kGone: break;
       }
     }
     answer.lacks_history = lacking > 0;
-    if (query.longer_than == 0 && lacking == 0 && !answer.met_corrupt)
+    if (query.longer_than == 0 && lacking == 0 && answer.corrupt_entries == 0)
       answer.is_of_other_model = index_->is_of_other_model(options_.model, hashes);
   }
 
@@ -125,7 +126,7 @@ class FolderStore final : public DiskStore {
     try {
       content = SnapshotFile::read(options_.folder / row.file, geometry_);
     } catch (const Error& error) {
-      return missing(row, error);
+      return error.code() == ErrorCode::kNotFound ? missing(row, error) : unread(error);
     }
     const bool is_ours = content && content->model == options_.model &&
                          content->image.has_history == !content->head.empty() &&
@@ -151,6 +152,9 @@ class FolderStore final : public DiskStore {
       DiskWriter::Job removal = DiskWriter::RemoveSnapshot{row.id};
       if (bad.id) removal = DiskWriter::RemovePage{*bad.id};
       return drop(row, fmt::format("{}; dropped with what needs it", bad.why), std::move(removal));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kIo) throw;
+      return unread(error);
     }
     return Load::kDone;
   }
@@ -195,6 +199,7 @@ class FolderStore final : public DiskStore {
     try {
       content = PageFile::read(options_.folder / at->file);
     } catch (const Error& error) {
+      if (error.code() != ErrorCode::kNotFound) throw;
       throw BadPage{at->id, error.what()};
     }
     KvPagePool& pool = wanted.is_head ? *pools_.head : *pools_.trunk;
@@ -207,7 +212,13 @@ class FolderStore final : public DiskStore {
     return page;
   }
 
-  /// The file can't be read: dropped by somebody else meanwhile, or lost.
+  /// The system refuses to read a file (no descriptor is free, say): nobody knows that it is damaged.
+  Load unread(const Error& error) {
+    warn(error.what());
+    return Load::kUnread;
+  }
+
+  /// There is no file: dropped by somebody else meanwhile, or lost.
   Load missing(const DiskIndex::Row& row, const Error& error) {
     if (index_->has_row(row.id)) warn(error.what());
     return drop_snapshot(row);

@@ -183,7 +183,9 @@ void DiskWriter::do_job(Write& write) {
     statistics_.written_bytes += bytes;
   }
   std::int64_t evicted = 0;
-  unlink(index_.evict(options_.budget_bytes, evicted));
+  // As in memory, others make room for what is new; an interval displaces intervals only.
+  const bool displaces = write.entry.kind != SnapshotClass::kInterval;
+  unlink(index_.evict(options_.budget_bytes, evicted, displaces ? inserted.snapshot : 0));
   {
     const std::lock_guard lock(mutex_);
     statistics_.evictions += evicted;

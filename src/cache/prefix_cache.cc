@@ -106,7 +106,7 @@ bool PrefixCache::was_evicted(std::span<const TokenId> prompt) const {
 
 PrefixLimit PrefixCache::limit_of(std::span<const TokenId> prompt, const PrefixMatch& match,
                                   const SnapshotTier::Answer& answer) const {
-  if (answer.met_corrupt) return PrefixLimit::kCorrupt;
+  if (answer.corrupt_entries > 0) return PrefixLimit::kCorrupt;
   if (answer.lacks_history) return PrefixLimit::kNoHistory;
   if (match.snapshot)
     return match.common_tokens > match.snapshot->length() ? PrefixLimit::kDiverged : PrefixLimit::kNone;
@@ -150,7 +150,7 @@ PrefixMatch PrefixCache::lookup(std::span<const TokenId> prompt, bool needs_hist
   answer.lacks_history |= lacking > length;
   const std::lock_guard lock(mutex_);
   match.limit = limit_of(prompt, match, answer);
-  if (answer.met_corrupt) ++counters_.disk_corrupt;
+  counters_.disk_corrupt += answer.corrupt_entries;
   if (!match.snapshot) {
     ++counters_.misses;
     return match;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include "base/error.h"
 
@@ -25,6 +26,7 @@ constexpr std::size_t kHeaderBytes = 32;
 constexpr std::size_t kEntryBytes = 16;
 constexpr std::size_t kMaxSections = 64;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
+constexpr std::uint64_t kMaxPayload = std::uint64_t{1} << 48;  // no sum of lengths overflows
 
 static_assert(std::endian::native == std::endian::little, "files are written as memory holds them");
 
@@ -111,22 +113,47 @@ std::vector<std::uint64_t> write_payload(int fd, const fs::path& path,
   return sums;
 }
 
-std::vector<std::byte> read_all(const fs::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+/// What the header says of a file. Nothing is verified yet.
+struct Claim {
+  std::size_t head = 0;  // bytes of header and table
+  std::uint64_t sections = 0, payload = 0;
+
+  /// No value: no header of such a file.
+  static std::optional<Claim> of(const std::byte* header) {
+    if (std::memcmp(header, kMagic, sizeof(kMagic)) != 0) return std::nullopt;
+    Claim claim{.head = 0, .sections = get(header + 8, 4), .payload = get(header + 16, 8)};
+    claim.head = kHeaderBytes + kEntryBytes * static_cast<std::size_t>(claim.sections);
+    if (claim.sections > kMaxSections || claim.payload > kMaxPayload) return std::nullopt;
+    return claim;
+  }
+  std::uint64_t file_bytes() const { return head + payload + sizeof(std::uint64_t) * blocks(payload); }
+};
+
+/// False: the file ends before, or the medium has lost what was there.
+bool fill(int fd, const fs::path& path, std::span<std::byte> data) {
+  while (!data.empty()) {
+    const ssize_t n = ::read(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EIO) fail_io(path, "read", errno);
+    if (n <= 0) return false;
+    data = data.subspan(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+/// The bytes of a file that is as long as its header says: a damaged length costs no memory.
+std::optional<std::vector<std::byte>> read_all(const fs::path& path) {
+  // Without O_NONBLOCK a pipe in place of the file would be waited for.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) fail_io(path, "open", errno);
   struct stat info = {};
   if (::fstat(file.get(), &info) != 0) fail_io(path, "read", errno);
-  if (!S_ISREG(info.st_mode)) fail_io(path, "read", EINVAL);
-  std::vector<std::byte> data(static_cast<std::size_t>(info.st_size));
-  std::size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t n = ::read(file.get(), data.data() + done, data.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_io(path, "read", errno);
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
-  }
-  data.resize(done);
+  std::vector<std::byte> data(kHeaderBytes);
+  if (!S_ISREG(info.st_mode) || !fill(file.get(), path, data)) return std::nullopt;
+  const std::optional<Claim> claim = Claim::of(data.data());
+  if (!claim || static_cast<std::uint64_t>(info.st_size) != claim->file_bytes()) return std::nullopt;
+  data.resize(static_cast<std::size_t>(info.st_size));
+  if (!fill(file.get(), path, std::span(data).subspan(kHeaderBytes))) return std::nullopt;
   return data;
 }
 
@@ -140,16 +167,12 @@ std::uint64_t SealedFile::size_of(std::span<const FileSection> sections) {
 
 std::optional<SealedFile> SealedFile::read(const fs::path& path) {
   SealedFile file;
-  file.data_ = read_all(path);
+  auto whole = read_all(path);
+  if (!whole) return std::nullopt;
+  file.data_ = std::move(*whole);
   std::vector<std::byte>& data = file.data_;
-  if (data.size() < kHeaderBytes || std::memcmp(data.data(), kMagic, sizeof(kMagic)) != 0)
-    return std::nullopt;
-  const std::uint64_t sections = get(data.data() + 8, 4);
-  const std::uint64_t payload = get(data.data() + 16, 8);
+  const auto [head, sections, payload] = *Claim::of(data.data());
   const std::uint64_t head_sum = get(data.data() + 24, 8);
-  const std::size_t head = kHeaderBytes + kEntryBytes * static_cast<std::size_t>(sections);
-  if (sections > kMaxSections || head > data.size() || payload > data.size() - head) return std::nullopt;
-  if (data.size() != head + payload + sizeof(std::uint64_t) * blocks(payload)) return std::nullopt;
   put(data.data() + 24, 0, 8);
   if (XXH3_64bits(data.data(), head) != head_sum) return std::nullopt;
   std::size_t offset = head;

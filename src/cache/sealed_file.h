@@ -28,8 +28,8 @@ struct FileSection {
 /// Thread-safety: immutable once read.
 class SealedFile {
  public:
-  /// Reads and verifies. No value: the file is damaged, or of another format. Errors: kNotFound; kIo when the
-  /// system refuses to read.
+  /// Reads and verifies. No value: what is there is damaged, lost by its medium, of another format, or no
+  /// file. Errors: kNotFound; kIo when the system refuses to read, which says nothing about the file.
   static std::optional<SealedFile> read(const std::filesystem::path& path);
 
   /// A section's bytes; empty when there is none of that id.

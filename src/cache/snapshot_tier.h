@@ -21,7 +21,7 @@ class SnapshotTier {
   };
   struct Answer {
     std::shared_ptr<const Snapshot> snapshot;  // null: nothing longer
-    bool met_corrupt = false;                  // a damaged entry was dropped on the way
+    int corrupt_entries = 0;                   // damaged ones that were dropped on the way
     bool is_of_other_model = false;            // the ids are stored, for another fingerprint or contract
     bool lacks_history = false;                // a longer prefix is stored without the history asked for
   };

@@ -12,18 +12,39 @@ namespace {
 
 constexpr int kBusyMilliseconds = 30000;
 
+/// Null: not opened; `error` says why.
+sqlite3* open_handle(const std::string& name, int flags, std::string& error) {
+  sqlite3* db = nullptr;
+  if (sqlite3_open_v2(name.c_str(), &db, SQLITE_OPEN_NOMUTEX | flags, nullptr) == SQLITE_OK) {
+    sqlite3_busy_timeout(db, kBusyMilliseconds);
+    return db;
+  }
+  error = db != nullptr ? sqlite3_errmsg(db) : "no memory";
+  sqlite3_close(db);
+  return nullptr;
+}
+
+/// With the log that a process writes or has left beside it, where that can be used; else the file as it
+/// lies.
+sqlite3* open_read_only(const std::string& path, std::string& error) {
+  std::string escaped;
+  for (const char c : path)
+    escaped += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", c) : std::string(1, c);
+  for (const char* how : {"mode=ro", "immutable=1"}) {
+    sqlite3* db = open_handle("file:" + escaped + "?" + how, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, error);
+    if (db == nullptr ||
+        sqlite3_exec(db, "SELECT 1 FROM sqlite_master", nullptr, nullptr, nullptr) == SQLITE_OK)
+      return db;
+    error = sqlite3_errmsg(db);
+    sqlite3_close(db);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 SqliteDatabase::SqliteDatabase(const std::filesystem::path& path, Mode mode) {
   const bool writes = mode == Mode::kReadWrite;
-  // Beside a read-only folder there is no log to share: the file is read as it lies.
-  std::string name = path.string();
-  if (!writes) {
-    std::string escaped;
-    for (const char c : name)
-      escaped += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", c) : std::string(1, c);
-    name = "file:" + escaped + "?immutable=1";
-  }
   // SQLite would leave a new file to the umask; log and shared memory get the file's own mode. Only a new
   // file may be opened and closed here: closing one drops every lock this process holds on it through other
   // connections.
@@ -31,19 +52,15 @@ SqliteDatabase::SqliteDatabase(const std::filesystem::path& path, Mode mode) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) ::close(fd);
   }
-  const int flags = SQLITE_OPEN_NOMUTEX | (writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-                                                  : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
-  if (sqlite3_open_v2(name.c_str(), &db_, flags, nullptr) != SQLITE_OK) {
-    const std::string message = db_ != nullptr ? sqlite3_errmsg(db_) : "no memory";
-    sqlite3_close(db_);
-    throw Error(ErrorCode::kIo, fmt::format("{}: expected an index, got: {}", path.string(), message));
-  }
+  std::string error;
+  db_ = writes ? open_handle(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error)
+               : open_read_only(path, error);
+  if (db_ == nullptr)
+    throw Error(ErrorCode::kIo, fmt::format("{}: expected an index, got: {}", path.string(), error));
+  if (!writes) return;
   try {
-    sqlite3_busy_timeout(db_, kBusyMilliseconds);
-    if (writes) {
-      execute("PRAGMA journal_mode = WAL");
-      execute("PRAGMA synchronous = NORMAL");  // whole after any crash; the last entries may be missing
-    }
+    execute("PRAGMA journal_mode = WAL");
+    execute("PRAGMA synchronous = NORMAL");  // whole after any crash; the last entries may be missing
   } catch (const Error&) {
     sqlite3_close(db_);
     throw;
@@ -54,7 +71,9 @@ SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(db_); }
 
 void SqliteDatabase::fail(std::string_view action) const {
   const int code = sqlite3_errcode(db_) & 0xff;
-  const bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_FORMAT;
+  // Statements are fixed: one that SQLite does not understand was prepared for a damaged schema.
+  const bool damaged =
+      code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_FORMAT || code == SQLITE_ERROR;
   throw Error(damaged ? ErrorCode::kCorruptData : ErrorCode::kIo,
               fmt::format("prefix cache index: expected to {}, got: {}", action, sqlite3_errmsg(db_)));
 }

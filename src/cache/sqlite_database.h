@@ -19,7 +19,7 @@ class SqliteDatabase {
  public:
   enum class Mode {
     kReadWrite,  // creates the file; write-ahead log, waits for other processes
-    kReadOnly,   // of a folder that can't be written: the file as it is, without a log beside it
+    kReadOnly,   // of a folder that can't be written: with the log beside it where SQLite can use that
   };
   SqliteDatabase(const std::filesystem::path& path, Mode mode);
   ~SqliteDatabase();

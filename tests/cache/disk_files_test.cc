@@ -78,7 +78,7 @@ TEST(SealedFile, EveryFlippedBitAndEveryTruncationIsFound) {  // prefix.corrupt_
 TEST(SealedFile, AnAbsentOrUnwritableFileIsAnError) {
   const testing::TempFolder temp;
   EXPECT_THROW(SealedFile::read(temp / "none"), Error);
-  EXPECT_THROW(SealedFile::read(temp.path()), Error);
+  EXPECT_FALSE(SealedFile::read(temp.path())) << "a folder in place of a file";
   EXPECT_THROW(SealedFile::write(temp / "no" / "folder", {}), Error);
 }
 

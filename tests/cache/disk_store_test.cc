@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using testing::count_up;
 using testing::Ids;
 using testing::joined;
+using testing::SmallStates;
 using testing::state_bytes;
 
 class DiskStoreTest : public testing::DiskStoreFixture {};
@@ -231,6 +232,82 @@ TEST_F(DiskStoreTest, TheBudgetHoldsByClassAndUse) {
   store->offer(states_.snapshot(count_up(1, 3000)));
   store->flush();
   EXPECT_LE(store->statistics().bytes, one * 4);
+}
+
+TEST_F(DiskStoreTest, SystemPartsArePinnedInHalfOfTheBudgetOnly) {
+  std::int64_t one = 0;
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 20)));
+    store->flush();
+    one = store->statistics().bytes;
+  }
+  fs::remove_all(folder());
+  const auto store = open(one * 4);
+  const auto add = [&](int first, SnapshotClass kind) {
+    store->offer(states_.snapshot(count_up(first, 20), kind));
+    store->flush();
+  };
+  const auto has = [&](int first) { return found(*store, count_up(first, 20)) == 20; };
+  add(1, SnapshotClass::kSystem);
+  add(2, SnapshotClass::kSystem);
+  for (int first = 10; first < 20; ++first) add(first, SnapshotClass::kSemantic);
+  EXPECT_TRUE(has(1) && has(2) && has(18) && has(19));
+  // One with the date in it, every day anew.
+  for (int first = 30; first < 40; ++first) {
+    add(first, SnapshotClass::kSystem);
+    add(100 + first, SnapshotClass::kSemantic);
+  }
+  EXPECT_TRUE(has(139) && has(138)) << "conversations keep their place";
+  EXPECT_FALSE(has(1));
+}
+
+TEST_F(DiskStoreTest, OthersMakeRoomForWhatIsNew) {
+  std::int64_t one = 0;
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 20)));
+    store->flush();
+    one = store->statistics().bytes;
+  }
+  fs::remove_all(folder());
+  {
+    const auto store = open(one * 4);
+    for (const int first : {1, 2, 3, 4})
+      store->offer(states_.snapshot(count_up(first, 20), SnapshotClass::kSemantic));
+    store->offer(states_.snapshot(count_up(5, 20), SnapshotClass::kReply));
+  }
+  const auto store = open(one * 4);
+  EXPECT_EQ(found(*store, count_up(5, 20)), 20) << "the last turn is there after a restart";
+  EXPECT_EQ(found(*store, count_up(1, 20)), 0);
+  EXPECT_EQ(found(*store, count_up(2, 20)), 20);
+}
+
+TEST_F(DiskStoreTest, AProcessWithoutADraftHeadAddsNothingToWhatOneWithItStored) {
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 20), SnapshotClass::kReply));
+    store->offer(states_.snapshot(count_up(2, 20)));
+  }
+  SmallStates headless;
+  headless.geometry.draft_head = false;
+  headless.pools = StatePools::create(headless.ops, headless.geometry);
+  std::int64_t bytes = 0;
+  {
+    const auto store = open(headless, 1 << 30, "model-a", "");
+    bytes = store->statistics().bytes;
+    store->offer(headless.snapshot(count_up(1, 20), SnapshotClass::kSemantic));
+    store->flush();
+    EXPECT_EQ(store->statistics().entries, 2);
+    EXPECT_EQ(store->statistics().written_snapshots, 0);
+    store->offer(headless.snapshot(count_up(1, 20), SnapshotClass::kPrompt, {1, 2}));
+    store->flush();
+    EXPECT_EQ(store->statistics().entries, 3) << "logits are more than the other one knows";
+  }
+  // It was used, and is of the better class.
+  const auto store = open(bytes);
+  EXPECT_EQ(found(*store, count_up(1, 20)), 20);
+  EXPECT_EQ(found(*store, count_up(2, 20)), 0);
 }
 
 TEST_F(DiskStoreTest, WhatCannotFitTheBudgetDisplacesNothing) {
