@@ -129,9 +129,6 @@ void announce(const ApiServeOptions& options, const Server& server, const Plan& 
 int run_api_serve(const ApiServeOptions& options, ProgramContext& context) {
   const Plan plan = make_plan(options, context);
   if (options.preflight) return preflight(options, plan);
-  // A line for each request is what a server's log is for.
-  if (!options.output.quiet && log_level() == LogLevel::kWarn) set_log_level(LogLevel::kInfo);
-
   EngineOptions engine = engine_options(options, context);
   engine.context_limit = static_cast<int>(std::min<std::int64_t>(options.context_size, INT32_MAX));
   engine.prefix_cache_bytes = static_cast<std::size_t>(plan.cache_bytes);

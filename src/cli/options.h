@@ -158,6 +158,8 @@ struct BenchmarkVerificationOptions : CommonOptions {
 };
 
 struct ApiServeOptions : CommonOptions {
+  ApiServeOptions() { output.log_level = "info"; }  // a line for each request is what a server's log is for
+
   std::int64_t port = 8080;  // 0: any free one
   std::string host = "127.0.0.1";
   std::optional<std::string> api_key;

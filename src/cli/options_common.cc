@@ -112,7 +112,7 @@ void declare_output(OptionTable& table, OutputFlags& flags) {
   table.choice({.names = "--log-level",
                 .value = "LEVEL",
                 .help = "error, warn, info or debug, on stderr",
-                .default_text = "warn"},
+                .default_text = flags.log_level},
                {"error", "warn", "info", "debug"}, flags.log_level);
 }
 

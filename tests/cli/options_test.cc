@@ -267,6 +267,12 @@ TEST(ApiServeOptions, AForeignAddressNeedsAKey) {
   EXPECT_THAT(refusal<ApiServeOptions>({"--port", "65536"}), HasSubstr("--port"));
 }
 
+TEST(ApiServeOptions, TheLogIsAsAskedFor) {
+  EXPECT_EQ(parse<ApiServeOptions>({}).output.log_level, "info");
+  EXPECT_EQ(parse<ApiServeOptions>({"--log-level", "warn"}).output.log_level, "warn");
+  EXPECT_EQ(parse<ApiServeOptions>({}, {{"MERERUN_LOG", "warn"}}).output.log_level, "warn");
+}
+
 TEST(ApiServeOptions, PrefixCacheVariables) {
   EXPECT_EQ(parse<ApiServeOptions>({}, {{"MERERUN_PREFIX_CACHE_BYTES", "1000"}}).prefix_cache_bytes, 1000);
   EXPECT_EQ(parse<ApiServeOptions>({}, {{"MERERUN_Q35_PREFIX_KV_CACHE", "0"}}).prefix_cache_bytes, 0);
