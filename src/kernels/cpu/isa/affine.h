@@ -4,9 +4,8 @@
 
 #include "kernels/cpu/isa/common.h"
 
-constexpr int kUnpackedBits = 16;        // a panel block expanded to int16 pairs
-constexpr int kBlockCodes = 512;         // codes of a block that stays in the first-level cache across tiles
-constexpr int kDirectBlockCodes = 1024;  // where it is not expanded
+constexpr int kUnpackedBits = 16;  // a panel block expanded to int16 pairs
+constexpr int kBlockCodes = 512;   // codes of a block that stays in the first-level cache across tiles
 
 /// Pair kPair (codes 2j, 2j + 1 of each of the 16 rows) of a unit.
 template <int kBits, int kPair>
@@ -75,7 +74,8 @@ struct GroupsArgs {
   std::int64_t scales_group;
   std::int32_t (*dots)[kPanelRows];  // [groups * kRows], scratch
   std::byte* unpacked;               // where the codes are left, expanded, for the rows that follow
-  float* acc;                        // [kRows][16], updated
+  int first_group, slices, all_groups;
+  float (*acc)[kMaxPassRows][kPanelRows];  // of each slice, [kRows][16] of which are updated
 };
 
 /// Hides where a pointer came from, so that the compiler keeps it in a register and addresses from it,
@@ -91,7 +91,7 @@ template <int kBits, int kRows, bool kUnpack>
 [[gnu::noinline]] void dot_groups(const GroupsArgs& a) {
   // How far ahead of the codes to fetch: the hardware's own prefetch stops at pages and starts late. Panels
   // lie one after the other, so what lies ahead is read next (past the last panel the hint is ignored).
-  constexpr std::size_t kPrefetchBytes = kRows <= 2 ? 4096 : 2048;
+  constexpr std::size_t kPrefetchBytes = kRows <= 2 ? 3072 : 2048;
   // One row alone would wait for its own integer adds: spread them over several sums.
   constexpr int kSums = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
   const std::byte* codes = a.codes;
@@ -140,27 +140,39 @@ template <int kBits, int kRows, bool kUnpack>
   }
 }
 
-/// acc = fma(s d, dot, acc), then fma(b, D, acc), for each group.
+/// numerics::slice_begin without its division: there are 1 or 8 slices.
+MERERUN_VEC int begin_of(int slice, int slices, int groups) {
+  if (slices == 1) return numerics::slice_begin(slice, 1, groups);
+  return numerics::slice_begin(slice, numerics::kLinearSlices, groups);
+}
+
+/// acc = fma(s d, dot, acc), then fma(b, D, acc), for each group; acc is that of the group's slice, from 0.
 template <int kRows>
 [[gnu::noinline]] void fold_groups(const GroupsArgs& a) {
   const int side = side_bytes(a.dtype) * kPanelRows;
   const std::byte* sides = a.sides;
   const float* scales = a.scales;
   const std::int32_t(*dots)[kPanelRows] = a.dots;
-  F16 acc[kRows];
-  for (int m = 0; m < kRows; ++m) acc[m] = load<F16>(a.acc + m * kPanelRows);
-  for (int g = 0; g < a.groups; ++g) {
-    const F16 s = load_side(a.dtype, sides);
-    const F16 b = load_side(a.dtype, sides + side);
-    for (int m = 0; m < kRows; ++m) {
-      acc[m] = fma(mul(s, splat<F16>(scales[2 * m])), to_float(load_i(dots[m])), acc[m]);
-      acc[m] = fma(b, splat<F16>(scales[2 * m + 1]), acc[m]);
+  const int last = a.first_group + a.groups;
+  int slice = 0, begin = 0;
+  for (int g = a.first_group; g < last; begin = begin_of(++slice, a.slices, a.all_groups)) {
+    const int end = smaller(begin_of(slice + 1, a.slices, a.all_groups), last);
+    if (end <= g) continue;
+    F16 acc[kRows];
+    for (int m = 0; m < kRows; ++m) acc[m] = g == begin ? splat<F16>(0.0f) : load<F16>(a.acc[slice][m]);
+    for (; g < end; ++g) {
+      const F16 s = load_side(a.dtype, sides);
+      const F16 b = load_side(a.dtype, sides + side);
+      for (int m = 0; m < kRows; ++m) {
+        acc[m] = fma(mul(s, splat<F16>(scales[2 * m])), to_float(load_i(dots[m])), acc[m]);
+        acc[m] = fma(b, splat<F16>(scales[2 * m + 1]), acc[m]);
+      }
+      dots += kRows;
+      sides += a.side_stride;
+      scales += a.scales_group;
     }
-    dots += kRows;
-    sides += a.side_stride;
-    scales += a.scales_group;
+    for (int m = 0; m < kRows; ++m) store(a.acc[slice][m], acc[m]);
   }
-  for (int m = 0; m < kRows; ++m) store(a.acc + m * kPanelRows, acc[m]);
 }
 
 /// In two loops: the float chain of one group would otherwise hold up the integers of the next.
@@ -200,10 +212,10 @@ void multiply_step(int bits, const GroupsArgs& a, int rows) {
   }
 }
 
-/// Groups [g, g + count) of one panel against activation rows first + i, i < rows, added to acc[i]. The first
-/// rows unpack the codes for those that follow.
+/// Groups [g, g + count) of one panel against activation rows first + i, i < rows, added to acc[slice][i].
+/// The first rows unpack the codes for those that follow.
 void multiply_block(const PackedView& w, const std::byte* panel, const RowsView& in, int g, int count,
-                    int first, int rows, LinearScratch& scratch, float (*acc)[kPanelRows]) {
+                    int first, int rows, LinearScratch& scratch, float (*acc)[kMaxPassRows][kPanelRows]) {
   const int units = w.group / kUnitCodes;
   GroupsArgs a{};
   a.codes = panel + static_cast<std::size_t>(g) * w.record_bytes;
@@ -215,6 +227,9 @@ void multiply_block(const PackedView& w, const std::byte* panel, const RowsView&
   a.units = units;
   a.x_row = w.group;
   a.dots = scratch.dots;
+  a.first_group = g;
+  a.slices = numerics::slice_count(w.in);
+  a.all_groups = w.groups;
   int bits = w.bits;
   for (int m = 0; m < rows;) {
     const int row_in_tile = m % kTileRows;
@@ -226,7 +241,7 @@ void multiply_block(const PackedView& w, const std::byte* panel, const RowsView&
     a.scales_group = 2 * tile_rows;
     a.scales = in.scales + static_cast<std::int64_t>(tile_first) * 2 * w.groups + g * a.scales_group +
                2 * row_in_tile;
-    a.acc = acc[m];
+    a.acc = reinterpret_cast<float(*)[kMaxPassRows][kPanelRows]>(acc[0][m]);
     a.unpacked = m == 0 && rows > kTileRows ? scratch.unpacked : nullptr;
     multiply_step(bits, a, step);
     if (a.unpacked != nullptr) {
@@ -244,18 +259,12 @@ void affine_product(const PackedView& w, int expert, int panel, const RowsView& 
                     LinearScratch& scratch, float (*y)[kPanelRows]) {
   const int slices = numerics::slice_count(w.in);
   const std::byte* records = w.panel(expert, panel);
-  const int block = rows > kTileRows ? kBlockCodes : kDirectBlockCodes;
   float(*acc)[kMaxPassRows][kPanelRows] =
       slices == 1 ? reinterpret_cast<float(*)[kMaxPassRows][kPanelRows]>(y) : scratch.slices;
-  for (int j = 0; j < slices; ++j) {
-    for (int m = 0; m < rows; ++m) store(acc[j][m], splat<F16>(0.0f));
-    const int begin = numerics::slice_begin(j, slices, w.groups);
-    const int count = numerics::slice_begin(j + 1, slices, w.groups) - begin;
-    const int blocks = (count * w.group + block - 1) / block;
-    for (int i = 0; i < blocks; ++i) {  // of about the same size
-      const int g = begin + count * i / blocks;
-      multiply_block(w, records, in, g, begin + count * (i + 1) / blocks - g, first, rows, scratch, acc[j]);
-    }
+  const int blocks = (w.in + kBlockCodes - 1) / kBlockCodes;
+  for (int i = 0; i < blocks; ++i) {  // of about the same size
+    const int g = w.groups * i / blocks;
+    multiply_block(w, records, in, g, w.groups * (i + 1) / blocks - g, first, rows, scratch, acc);
   }
   if (slices == 1) return;
   for (int m = 0; m < rows; ++m) {

@@ -38,5 +38,5 @@ struct LinearScratch {
   float first[kMaxPassRows][kPanelRows];
   float second[kMaxPassRows][kPanelRows];
   std::byte unpacked[16 * kUnitCodes * 64 / 2];   // 512 codes of 16 rows as int16
-  std::int32_t dots[32 * kTileRows][kPanelRows];  // of 1024 codes: groups of at least 32
+  std::int32_t dots[16 * kTileRows][kPanelRows];  // of 512 codes: groups of at least 32
 };
