@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "checkpoint/tensor_names.h"
@@ -18,7 +19,7 @@ struct Unaligned {
   TensorEntry entry;
 
   Unaligned(DType dtype, const std::vector<Word>& words) : bytes(1 + words.size() * sizeof(Word)) {
-    if (!words.empty()) std::memcpy(bytes.data() + 1, words.data(), words.size() * sizeof(Word));
+    std::ranges::copy(std::as_bytes(std::span(words)), bytes.begin() + 1);
     entry.dtype = dtype;
     entry.shape = {static_cast<std::int64_t>(words.size())};
     entry.data = bytes.data() + 1;
