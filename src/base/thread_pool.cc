@@ -7,6 +7,9 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
+
+#include "base/error.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -84,18 +87,37 @@ int physical_core_count() {
   return std::max(count, 1);
 }
 
+std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work,
+                                       const std::function<void()>& stop) {
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(count));
+  try {
+    for (int i = 0; i < count; ++i) threads.emplace_back(work, i);
+  } catch (const std::exception& error) {
+    stop();
+    for (std::thread& thread : threads) thread.join();
+    fail_expected(ErrorCode::kOutOfMemory, "threads of the program", std::to_string(count),
+                  std::to_string(threads.size()) + " (" + error.what() + ")");
+  }
+  return threads;
+}
+
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = physical_core_count();
   claims_ = std::make_unique<Claim[]>(static_cast<std::size_t>(threads));
-  threads_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int w = 1; w < threads; ++w) threads_.emplace_back([this, w] { work(w); });
+  threads_ = start_threads(
+      threads - 1, [this](int i) { work(i + 1); }, [this] { stop(); });
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+  for (std::thread& t : threads_) t.join();
+}
+
+void ThreadPool::stop() {
   stop_ = true;
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
-  for (std::thread& t : threads_) t.join();
 }
 
 bool ThreadPool::claim(int part, std::uint32_t round) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -16,6 +17,11 @@ namespace mererun {
 /// quota (cgroup v2) is a bound. At least 1.
 int physical_core_count();
 
+/// Starts `count` threads, thread i with work(i). Where the system refuses one, `stop`, which has to make
+/// work return, is called and the threads that run are joined. Errors: kOutOfMemory then.
+std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work,
+                                       const std::function<void()>& stop);
+
 /// A fixed set of threads that share loops. The caller is worker 0; the others wait between loops, spinning
 /// for some tens of microseconds and then parked in the kernel.
 ///
@@ -26,7 +32,7 @@ int physical_core_count();
 /// Thread-safety: one thread at a time; a loop's body must not start another loop.
 class ThreadPool {
  public:
-  /// `threads` workers, the caller included; 0: physical_core_count().
+  /// `threads` workers, the caller included; 0: physical_core_count(). Errors: those of start_threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -53,6 +59,7 @@ class ThreadPool {
 
   void run(std::int64_t n, Function function, void* context);
   void work(int worker);
+  void stop();
   /// Takes part `part` of round `round` if nobody has: true, and then it must be called.
   bool claim(int part, std::uint32_t round);
   void call_part(int part, int worker);

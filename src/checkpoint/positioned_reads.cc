@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 
 namespace mererun {
 
@@ -68,18 +69,22 @@ void PositionedFile::read(std::span<std::byte> to, std::uint64_t offset) const {
   }
 }
 
-ReadQueue::ReadQueue(int threads) {
-  for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { work(); });
-}
+ReadQueue::ReadQueue(int threads)
+    : threads_(start_threads(
+          std::max(threads, 1), [this](int) { work(); }, [this] { stop(); })) {}
 
 ReadQueue::~ReadQueue() {
+  stop();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ReadQueue::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
     next_ = reads_.size();
   }
   wake_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
 }
 
 void ReadQueue::work() {

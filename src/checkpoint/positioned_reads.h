@@ -47,6 +47,7 @@ struct PositionedRead {
 /// Thread-safety: one caller at a time.
 class ReadQueue {
  public:
+  /// Errors: those of start_threads.
   explicit ReadQueue(int threads);
   ~ReadQueue();
   ReadQueue(const ReadQueue&) = delete;
@@ -61,6 +62,7 @@ class ReadQueue {
 
  private:
   void work();
+  void stop();
   void work_through(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;

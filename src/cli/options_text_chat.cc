@@ -84,9 +84,9 @@ void declare_sampling(OptionTable& table, SamplingFlags& flags) {
                {.low = -2, .high = 2}, flags.frequency_penalty);
   table.number({.names = "--repetition-penalty",
                 .value = "X",
-                .help = "above 0; over prompt and reply",
+                .help = "0.000001 to 1000000; over prompt and reply",
                 .default_text = "1"},
-               {.low = 0, .without_low = true}, flags.repetition_penalty);
+               {.low = 1e-6, .high = 1e6}, flags.repetition_penalty);
   table.custom({.names = "--seed",
                 .value = "N",
                 .help = "64-bit integer; the same seed gives the same text",

@@ -35,6 +35,28 @@ std::vector<std::string> known_names(const OptionTable& table) {
       nearest.empty() ? "mere.run " + where + " --help lists the options" : "did you mean " + nearest + "?");
 }
 
+// CLI11 takes "--name=" for a name alone and the next word for its value: the empty value becomes a word.
+std::vector<std::string> with_empty_values(const OptionTable& table, const std::vector<std::string>& words) {
+  const auto takes_value = [&](const std::string& name) {
+    return std::ranges::any_of(table.options(), [&](const OptionSpec& option) {
+      const auto names = option.all_names();
+      return !option.is_switch() && std::ranges::find(names, name) != names.end();
+    });
+  };
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const std::string name = word.substr(0, word.find('='));
+    if (word == name + "=" && takes_value(name)) {
+      out.insert(out.end(), {name, ""});
+      continue;
+    }
+    out.push_back(word);
+    if (word == name && takes_value(name) && i + 1 < words.size()) out.push_back(words[++i]);
+  }
+  return out;
+}
+
 // Values of the options in the order of the table, so that messages do not depend on the parser's own order.
 void apply_values(const OptionTable& table, const std::vector<CLI::Option*>& parsed) {
   for (std::size_t i = 0; i < parsed.size(); ++i) {
@@ -77,8 +99,9 @@ ParseOutcome parse_arguments(const std::string& where, const OptionTable& table,
     parsed.push_back(added);
   }
   try {
+    const auto words = with_empty_values(table, arguments);
     // CLI11 takes its arguments from the back.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
     if (help->count() > 0) return {.wants_help = true, .given = {}};
     const std::string message = error.what();

@@ -24,7 +24,11 @@ std::string read_stream(std::FILE* stream, const std::string& where) {
   std::array<char, 65536> buffer;
   std::size_t count = 0;
   while ((count = std::fread(buffer.data(), 1, buffer.size(), stream)) > 0) text.append(buffer.data(), count);
-  if (std::ferror(stream) != 0) fail_expected(ErrorCode::kIo, where, "readable text", std::strerror(errno));
+  if (std::ferror(stream) != 0) {
+    // Nothing runs yet that Ctrl-C could end first.
+    if (errno == EINTR) fail_expected(ErrorCode::kCancelled, where, "text", "an interrupt");
+    fail_expected(ErrorCode::kIo, where, "readable text", std::strerror(errno));
+  }
   return text;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string_view>
 #include <unordered_set>
 
@@ -30,8 +29,8 @@ void validate(const SamplingOptions& options, int vocabulary) {
   require_between(options.min_p, 0, 1, "min_p");
   require_between(options.presence_penalty, -2, 2, "presence_penalty");
   require_between(options.frequency_penalty, -2, 2, "frequency_penalty");
-  require(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty), "repetition_penalty",
-          "a finite number above 0", options.repetition_penalty);
+  // Beyond it a penalised logit may leave the range of fp32.
+  require_between(options.repetition_penalty, 1e-6, 1e6, "repetition_penalty");
   std::unordered_set<TokenId> seen;
   for (const LogitBias& entry : options.logit_bias) {
     if (entry.id < 0 || entry.id >= vocabulary) {

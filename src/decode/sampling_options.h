@@ -20,7 +20,7 @@ struct SamplingOptions {
   double min_p = 0;               // 0..1; keep what has this share of the largest probability; 0 = off
   double presence_penalty = 0;    // -2..2; once for each id of the output
   double frequency_penalty = 0;   // -2..2; for each occurrence in the output
-  double repetition_penalty = 1;  // > 0; over prompt and output; 1 = off
+  double repetition_penalty = 1;  // 1e-6 .. 1e6; over prompt and output; 1 = off
   std::vector<LogitBias> logit_bias = {};  // one entry an id
   std::uint64_t seed = 0;  // key of the draws; the caller picks a random one where a request names none
 

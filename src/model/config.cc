@@ -258,10 +258,12 @@ void add_ids(std::vector<TokenId>& ids, const JsonFields& fields, std::string_vi
 void merge_generation(GenerationDefaults& defaults, const JsonFields& fields) {
   if (!defaults.do_sample && fields.has("do_sample"))
     defaults.do_sample = fields.boolean_or("do_sample", false);
-  if (!defaults.temperature) defaults.temperature = fields.maybe_number("temperature", 0, 1e6);
-  if (!defaults.top_p) defaults.top_p = fields.maybe_number("top_p", 0, 1);
+  if (!defaults.temperature) defaults.temperature = fields.maybe_number("temperature", 0, 2);
+  if (!defaults.top_p) defaults.top_p = fields.maybe_number("top_p", 1e-6, 1);
   if (!defaults.min_p) defaults.min_p = fields.maybe_number("min_p", 0, 1);
-  if (!defaults.top_k && fields.has("top_k")) defaults.top_k = fields.integer("top_k", -1, kMaxVocabulary);
+  // Some files write -1 for off.
+  if (!defaults.top_k && fields.has("top_k"))
+    defaults.top_k = std::max(0, fields.integer("top_k", -1, kMaxVocabulary));
   if (!defaults.repetition_penalty)
     defaults.repetition_penalty = fields.maybe_number("repetition_penalty", 1e-6, 1e6);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "server/http_connection.h"
 
 namespace mererun {
@@ -28,7 +29,8 @@ class HttpServer::Listener {
         work_(asio::make_work_guard(shared_->io)) {
     listen(host, port);
     accept();
-    for (int i = 0; i < 2; ++i) threads_.emplace_back([io = &shared_->io] { io->run(); });
+    threads_ = start_threads(
+        2, [io = &shared_->io](int) { io->run(); }, [io = &shared_->io] { io->stop(); });
   }
   ~Listener() { stop(); }
 

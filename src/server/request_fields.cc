@@ -59,7 +59,7 @@ void read_sampling(Fields& fields, const Engine& engine, GenerateRequest& reques
   out.min_p = fields.number("min_p", {0, 1}).value_or(out.min_p);
   out.presence_penalty = fields.number("presence_penalty", {-2, 2}).value_or(0);
   out.frequency_penalty = fields.number("frequency_penalty", {-2, 2}).value_or(0);
-  out.repetition_penalty = fields.number("repetition_penalty", {0, 1e6, true}).value_or(1);
+  out.repetition_penalty = fields.number("repetition_penalty", {1e-6, 1e6}).value_or(1);
   out.logit_bias = read_logit_bias(fields, config.vocabulary);
   const auto seed = read_seed(fields);
   out.seed = seed ? *seed : random_seed();

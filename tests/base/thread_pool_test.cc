@@ -1,15 +1,72 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
+
 namespace mererun {
 namespace {
+
+/// Work whose thread cannot be started once `left` copies were made.
+struct CopiedTooOften {
+  CopiedTooOften(int* copies_left, std::atomic<bool>* is_over) : left(copies_left), over(is_over) {}
+  CopiedTooOften(const CopiedTooOften& other) : left(other.left), over(other.over) {
+    if ((*left)-- == 0) throw std::runtime_error("no more of them");
+  }
+  void operator()(int) const { over->wait(false); }
+
+  int* left;
+  std::atomic<bool>* over;
+};
+
+TEST(StartThreads, AfterAFailureThoseThatRunAreStoppedAndJoined) {
+  for (const int started : {0, 1, 3}) {
+    std::atomic<bool> over{false};
+    int left = 1000;
+    const std::function<void(int)> work = CopiedTooOften(&left, &over);
+    left = started;
+    int stops = 0;
+    try {
+      start_threads(5, work, [&] {
+        ++stops;
+        over = true;
+        over.notify_all();
+      });
+      ADD_FAILURE() << "all started";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+      EXPECT_EQ(std::string(error.what()),
+                "threads of the program: expected 5, got " + std::to_string(started) + " (no more of them)");
+    }
+    EXPECT_EQ(stops, 1);
+  }
+}
+
+TEST(ThreadPool, ThreadsThatTheSystemRefusesAreAnError) {
+  pthread_attr_t normal, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&normal), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);  // no process has room for it
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  try {
+    const ThreadPool pool(3);
+    ADD_FAILURE() << "started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
+  }
+  ASSERT_EQ(pthread_setattr_default_np(&normal), 0);
+  const ThreadPool pool(3);
+  EXPECT_EQ(pool.size(), 3);
+}
 
 TEST(ThreadPool, EveryIndexOnce) {
   for (const int threads : {1, 2, 3, 7}) {

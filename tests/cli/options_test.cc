@@ -68,6 +68,32 @@ TEST(TextChatOptions, ValuesMayLookLikeOptions) {
   EXPECT_EQ(options.system, "-x");
 }
 
+/// What becomes of every option of a command that takes a value, when the value is the empty one.
+template <typename Options>
+void expect_empty_values_alike() {
+  Options declared;
+  OptionTable table;
+  declare(table, declared);
+  for (const OptionSpec& option : table.options()) {
+    if (option.is_switch()) continue;
+    const std::string name = option.long_name();
+    EXPECT_EQ(refusal<Options>({name + "=", "--quiet"}), refusal<Options>({name, "", "--quiet"})) << name;
+    EXPECT_EQ(refusal<Options>({"--quiet", name + "="}), refusal<Options>({"--quiet", name, ""})) << name;
+  }
+}
+
+TEST(Options, AnEmptyValueNeverTakesTheNextWord) {
+  expect_empty_values_alike<TextChatOptions>();
+  expect_empty_values_alike<ApiServeOptions>();
+  expect_empty_values_alike<BenchmarkMtpOptions>();
+  expect_empty_values_alike<BenchmarkVerificationOptions>();
+  expect_empty_values_alike<ModelConvertOptions>();
+  EXPECT_THAT(refusal<TextChatOptions>({"--prompt=", "--json"}),
+              HasSubstr("--prompt: expected a text that is not empty"));
+  EXPECT_EQ(parse<TextChatOptions>({"--prompt", "--system=", "--json"}).prompt, "--system=");
+  EXPECT_EQ(parse<TextChatOptions>({"--prompt=a=", "--stop", "b="}).prompt, "a=");
+}
+
 TEST(TextChatOptions, RepeatedStopsKeepTheirOrder) {
   EXPECT_THAT(parse<TextChatOptions>({"--stop", "b", "--json", "--stop=a,c"}).stop, ElementsAre("b", "a,c"));
   std::vector<std::string> many;

@@ -11,6 +11,7 @@
 #include "cli/exit_codes.h"
 #include "cli/interrupts.h"
 #include "cli/json_output.h"
+#include "cli/prompt.h"
 #include "cli/turn_reader.h"
 
 namespace mererun {
@@ -147,6 +148,26 @@ TEST_F(TurnReaderTest, ASignalEndsTheWait) {
   type("next\n");
   EXPECT_EQ(reader.read(turn), TurnReader::Result::kTurn);
   EXPECT_EQ(turn, "next");
+}
+
+TEST_F(TurnReaderTest, CtrlCEndsTheWaitForAPipedPrompt) {
+  const int old = dup(STDIN_FILENO);
+  ASSERT_EQ(dup2(ends_[0], STDIN_FILENO), STDIN_FILENO);
+  const auto wait = [] {
+    const Interrupts interrupts;
+    struct sigaction on_alarm = {};
+    on_alarm.sa_handler = [](int) { std::raise(SIGINT); };
+    sigaction(SIGALRM, &on_alarm, nullptr);
+    ualarm(20'000, 0);
+    try {
+      read_stdin();
+    } catch (const Error& error) {
+      std::exit(exit_code_of(error.code()));
+    }
+  };
+  EXPECT_EXIT(wait(), ::testing::ExitedWithCode(kExitInterrupted), "");
+  dup2(old, STDIN_FILENO);
+  close(old);
 }
 
 }  // namespace

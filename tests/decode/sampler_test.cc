@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <random>
@@ -327,6 +329,46 @@ TEST(Sampler, KnowsWhenADeviceMayTakeTheArgmax) {
   EXPECT_FALSE(Sampler(options, {}).is_plain_argmax());
 }
 
+TEST(SamplingOptions, EveryEndOfARangeChoosesAmongFiniteLogits) {
+  const std::vector<float> logits = {1e30f, -1e30f, 0.0f, 3.0f};
+  const std::vector<TokenId> prompt = {0, 1, 2, 3};
+  const std::vector<std::function<void(SamplingOptions&)>> ends = {
+      [](auto& o) { o.temperature = 5e-324; },
+      [](auto& o) { o.temperature = 2; },
+      [](auto& o) { o.top_k = 1; },
+      [](auto& o) { o.top_k = INT_MAX; },
+      [](auto& o) { o.top_p = 5e-324; },
+      [](auto& o) { o.top_p = 1; },
+      [](auto& o) { o.min_p = 0; },
+      [](auto& o) { o.min_p = 1; },
+      [](auto& o) { o.presence_penalty = -2; },
+      [](auto& o) { o.presence_penalty = 2; },
+      [](auto& o) { o.frequency_penalty = -2; },
+      [](auto& o) { o.frequency_penalty = 2; },
+      [](auto& o) { o.repetition_penalty = 1e-6; },
+      [](auto& o) { o.repetition_penalty = 1e6; },
+      [](auto& o) {
+        o.logit_bias = {{1, -100.0}};
+      },
+      [](auto& o) {
+        o.logit_bias = {{1, 100.0}};
+      }};
+  for (const double temperature : {0.0, 1.0}) {
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      SamplingOptions options;
+      options.temperature = temperature;
+      ends[i](options);
+      validate(options, 4);
+      Sampler sampler(options, prompt);
+      for (Position position = 4; position < 8; ++position) {
+        const TokenId id = sampler.choose(logits, position);
+        EXPECT_TRUE(id >= 0 && id < 4) << i;
+        sampler.accept(id);
+      }
+    }
+  }
+}
+
 TEST(SamplingOptions, NamesTheFieldThatIsOutOfRange) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto field_of = [](auto change) -> std::string {
@@ -352,7 +394,7 @@ TEST(SamplingOptions, NamesTheFieldThatIsOutOfRange) {
     EXPECT_EQ(field_of([&](O& o) { o.presence_penalty = bad; }), "presence_penalty");
     EXPECT_EQ(field_of([&](O& o) { o.frequency_penalty = bad; }), "frequency_penalty");
   }
-  for (const double bad : {0.0, -1.0, nan, std::numeric_limits<double>::infinity()}) {
+  for (const double bad : {0.0, -1.0, 9e-7, 1.1e6, nan, std::numeric_limits<double>::infinity()}) {
     EXPECT_EQ(field_of([&](O& o) { o.repetition_penalty = bad; }), "repetition_penalty");
   }
   EXPECT_EQ(field_of([](O& o) { o.logit_bias = {{100, 0.0}}; }), "logit_bias");

@@ -179,6 +179,18 @@ TEST(Config, UnitesEndOfTextIds) {
   EXPECT_THAT(error_of(json).what(), HasSubstr("eos_token_id"));
 }
 
+TEST(Config, SamplingDefaultsAreOnesThatARequestMayHave) {
+  const Json json = tiny_config(testing::tiny_dense());
+  for (const char* bad : {R"({"temperature": 2.5})", R"({"temperature": -1})", R"({"top_p": 0})",
+                          R"({"top_p": 1.5})", R"({"top_k": -2})", R"({"min_p": 2})"}) {
+    const Error error = error_of(json, bad);
+    EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+    EXPECT_THAT(error.what(), HasSubstr("generation_config.json")) << bad;
+  }
+  EXPECT_EQ(parse(json, R"({"top_k": -1})").generation.top_k, 0);
+  EXPECT_EQ(parse(json, R"({"temperature": 2})").generation.temperature, 2);
+}
+
 TEST(Config, TieMayStandAtEitherLevel) {
   Json json = tiny_config(testing::tiny_dense());
   json.erase("tie_word_embeddings");

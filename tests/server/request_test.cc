@@ -58,6 +58,7 @@ TEST_F(Requests, BadFieldsOfAChatAreNamed) {
                                                          {"presence_penalty", 3},
                                                          {"frequency_penalty", -2.5},
                                                          {"repetition_penalty", 0},
+                                                         {"repetition_penalty", 1e-300},
                                                          {"seed", "abc"},
                                                          {"seed", 1.5},
                                                          {"max_tokens", 0},
