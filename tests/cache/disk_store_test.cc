@@ -19,7 +19,21 @@ using testing::joined;
 using testing::SmallStates;
 using testing::state_bytes;
 
-class DiskStoreTest : public testing::DiskStoreFixture {};
+class DiskStoreTest : public testing::DiskStoreFixture {
+ protected:
+  /// What a snapshot of 20 ids and its page take on disk; leaves no folder.
+  std::int64_t bytes_of_one() {
+    std::int64_t bytes = 0;
+    {
+      const auto store = open();
+      store->offer(states_.snapshot(count_up(1, 20)));
+      store->flush();
+      bytes = store->statistics().bytes;
+    }
+    fs::remove_all(folder());
+    return bytes;
+  }
+};
 
 TEST_F(DiskStoreTest, SnapshotsComeBackAfterARestart) {
   const std::vector<int> lengths{1, 2, 255, 256, 257, 258, 512, 513, 700};
@@ -209,14 +223,7 @@ TEST_F(DiskStoreTest, BehindACacheItIsTheSecondTier) {
 }
 
 TEST_F(DiskStoreTest, TheBudgetHoldsByClassAndUse) {
-  std::int64_t one = 0;
-  {
-    const auto store = open();
-    store->offer(states_.snapshot(count_up(1, 20)));
-    store->flush();
-    one = store->statistics().bytes;
-  }
-  fs::remove_all(folder());
+  const std::int64_t one = bytes_of_one();
   const auto store = open(one * 4);
   store->offer(states_.snapshot(count_up(1, 20), SnapshotClass::kSemantic));
   for (int i = 2; i <= 4; ++i) store->offer(states_.snapshot(count_up(i, 20)));
@@ -235,14 +242,7 @@ TEST_F(DiskStoreTest, TheBudgetHoldsByClassAndUse) {
 }
 
 TEST_F(DiskStoreTest, SystemPartsArePinnedInHalfOfTheBudgetOnly) {
-  std::int64_t one = 0;
-  {
-    const auto store = open();
-    store->offer(states_.snapshot(count_up(1, 20)));
-    store->flush();
-    one = store->statistics().bytes;
-  }
-  fs::remove_all(folder());
+  const std::int64_t one = bytes_of_one();
   const auto store = open(one * 4);
   const auto add = [&](int first, SnapshotClass kind) {
     store->offer(states_.snapshot(count_up(first, 20), kind));
@@ -263,14 +263,7 @@ TEST_F(DiskStoreTest, SystemPartsArePinnedInHalfOfTheBudgetOnly) {
 }
 
 TEST_F(DiskStoreTest, OthersMakeRoomForWhatIsNew) {
-  std::int64_t one = 0;
-  {
-    const auto store = open();
-    store->offer(states_.snapshot(count_up(1, 20)));
-    store->flush();
-    one = store->statistics().bytes;
-  }
-  fs::remove_all(folder());
+  const std::int64_t one = bytes_of_one();
   {
     const auto store = open(one * 4);
     for (const int first : {1, 2, 3, 4})
