@@ -48,6 +48,23 @@ TEST_F(Prefix, LengthsAroundPagesAreReplayedWhole) {  // prefix.lengths_around_p
   }
 }
 
+TEST_F(Prefix, AnExactReplayChoosesFromTheStoredLogits) {
+  const auto engine = load();
+  const Ids prompt = ids(70, 31);
+  const TokenId usual = warm(*engine, prompt).ids.front();
+  const TokenId other = (usual + 1) % 256;
+  const auto stored = engine->prefix_cache().peek(prompt, true);
+  ASSERT_EQ(stored->length(), 70);
+  std::vector<float> logits(stored->logits().begin(), stored->logits().end());
+  logits[static_cast<std::size_t>(other)] = logits[static_cast<std::size_t>(usual)] + 1;
+  engine->prefix_cache().clear();
+  engine->prefix_cache().store(
+      Snapshot::capture(stored->state(), prompt, std::move(logits), SnapshotClass::kPrompt));
+  const GenerateResult again = warm(*engine, prompt);
+  EXPECT_EQ(again.prefix.outcome, "exact");
+  EXPECT_EQ(again.ids.front(), other) << "nothing is evaluated before the first draft";
+}
+
 TEST_F(Prefix, TailsOfOneToFiveTokens) {  // prefix.tails
   const auto engine = load();
   for (const int n : {30, 256, 300}) {
