@@ -95,7 +95,6 @@ int Generation::draft(int depth) {
 
 void Generation::load_choices(TensorView logits) {
   Ops& ops = parts_.model.ops();
-  device_logits_ = logits;
   if (chooses_on_device_) {
     const TensorView ids = parts_.model.activations().ids(logits.rows);
     ops.argmax_rows({.logits = logits, .ids = ids});
@@ -107,7 +106,7 @@ void Generation::load_choices(TensorView logits) {
   ops.download(logits_.data(), logits.data, logits_.size() * sizeof(float));
 }
 
-TokenId Generation::choose_row(int row, Position position) {
+TokenId Generation::choose_row(TensorView logits, int row, Position position) {
   const TokenMask* mask = parts_.constraint != nullptr ? parts_.constraint->mask() : nullptr;
   if (!chooses_on_device_) return parts_.sampler.choose(host_row(row), position, mask);
   const TokenId id = choices_[static_cast<std::size_t>(row)];
@@ -117,21 +116,19 @@ TokenId Generation::choose_row(int row, Position position) {
   }
   // The largest of all is the largest of the allowed ones, if it is allowed: most rows need no more.
   if (mask == nullptr || mask->allows(id)) return id;
-  const auto vocabulary = static_cast<std::size_t>(device_logits_.cols);
-  logits_.resize(vocabulary * static_cast<std::size_t>(device_logits_.rows));
-  parts_.model.ops().download(logits_.data() + vocabulary * static_cast<std::size_t>(row),
-                              device_logits_.row_range(row, 1).data, vocabulary * sizeof(float));
-  return parts_.sampler.choose(host_row(row), position, mask);
+  logits_.resize(static_cast<std::size_t>(logits.cols));
+  parts_.model.ops().download(logits_.data(), logits.row_range(row, 1).data, logits_.size() * sizeof(float));
+  return parts_.sampler.choose(logits_, position, mask);
 }
 
 /// Gives out the target's choices while they equal the drafts, and the first that does not. A choice is made
 /// with penalties, bias and constraint as the tokens before it left them, exactly as serial decoding makes
 /// it.
-Generation::Walk Generation::choose_and_emit(Position first) {
+Generation::Walk Generation::choose_and_emit(TensorView logits, Position first) {
   Walk walk;
   const int width = static_cast<int>(rows_.size());
   for (int row = 0; row < width; ++row) {
-    const TokenId choice = choose_row(row, first + row);
+    const TokenId choice = choose_row(logits, row, first + row);
     const bool matches = row + 1 < width && choice == rows_[static_cast<std::size_t>(row) + 1];
     const std::size_t before = tokens_.size();
     const bool goes_on =
@@ -226,7 +223,7 @@ void Generation::round() {
   times.verify_submit = timer.lap();
   load_choices(logits);
   times.verify_wait = timer.lap_synchronized();
-  const Walk walk = choose_and_emit(base + 1);
+  const Walk walk = choose_and_emit(logits, base + 1);
   times.accept = timer.lap();
 
   // Finished inside the accepted prefix: the state ends at the cut and stays usable.

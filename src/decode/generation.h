@@ -104,8 +104,8 @@ class Generation {
   void record_pending();
   int draft(int depth);
   void load_choices(TensorView logits);
-  TokenId choose_row(int row, Position position);
-  Walk choose_and_emit(Position first);
+  TokenId choose_row(TensorView logits, int row, Position position);
+  Walk choose_and_emit(TensorView logits, Position first);
   bool emit(TokenId id, Position position, std::span<const float> logits);
   std::span<const float> host_row(int row) const;
   void append_confirmed(int rows, TensorView hidden);
@@ -121,8 +121,7 @@ class Generation {
   std::vector<TokenId> drafts_;
   std::vector<TokenId> rows_;     // pending token, then the round's drafts
   std::vector<TokenId> choices_;  // device argmax of each row
-  TensorView device_logits_;      // [W, V] of this round
-  std::vector<float> logits_;     // [W, V] on the host, the rows that choices need
+  std::vector<float> logits_;     // on the host, where choices need them: [W, V], or [V] of one row
   Statistics statistics_;
 };
 
