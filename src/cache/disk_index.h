@@ -98,10 +98,12 @@ class DiskIndex {
   std::int64_t bytes();
   std::int64_t entries();
   struct StoredFile {
-    std::string name;
-    std::int64_t bytes = 0;
+    std::string name;        // relative to the folder
+    std::int64_t bytes = 0;  // as entered
   };
+  /// The files of all snapshots and pages.
   std::vector<StoredFile> files();
+  /// Corrects the bytes of the entry that has this file; nothing happens where none has.
   void set_bytes(const std::string& file, std::int64_t bytes);
 
  private:

@@ -89,7 +89,9 @@ TEST(Qualification, OfAnInstalledCheckpoint) {
   };
   const std::string id = variable("MERERUN_TEST_Q35_TRANSFER_MODEL_ID");
   const std::string root = variable("MERERUN_TEST_Q35_TRANSFER_MODEL_ROOT");
-  // Only who has a checkpoint can run this; the others are told what it needs instead of being shown a pass.
+  // qualify.skips_without_variables: only who has a checkpoint of 15 GB and more can run this; the others are
+  // told what it needs instead of being shown a pass. The steps themselves run on both bundled models
+  // (Bundled.Qualifies).
   if (variable("MERERUN_TEST_Q35_TRANSFER") != "1" || id.empty() || root.empty()) {
     GTEST_SKIP() << "runs when MERERUN_TEST_Q35_TRANSFER=1 and MERERUN_TEST_Q35_TRANSFER_MODEL_ID and "
                     "MERERUN_TEST_Q35_TRANSFER_MODEL_ROOT are set";

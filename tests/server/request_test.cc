@@ -256,6 +256,11 @@ TEST_F(Requests, CompletionsTakeTextOrIds) {
     EXPECT_THAT(refusal(parse_completion_request, {{"prompt", bad}}),
                 HasSubstr("400 prompt: prompt: expected a string or a list of token ids"));
   EXPECT_THAT(refusal(parse_completion_request, {{"prompt", "a"}, {"echo", true}}), HasSubstr("echo"));
+  EXPECT_THAT(refusal(parse_completion_request, {{"prompt", "a"}, {"suffix", "b"}}), HasSubstr("suffix"));
+  for (const Json& off : {Json(""), Json(false), Json::array(), Json(nullptr)}) {
+    const Json body{{"prompt", "a"}, {"suffix", off}, {"echo", off}};
+    EXPECT_EQ(parse_completion_request(body, *engine_).generate.text, "a") << off;
+  }
 }
 
 /// Wherever the list has them, system messages become the one system text.
