@@ -20,13 +20,16 @@ constexpr double kRate = 0.15;
 // A full round says nothing of the draft after its last one; that estimate rises, but not to certainty.
 constexpr double kOptimismCeiling = 0.95;
 
-// How much one observed round moves the time of its depth, and how far off it may seem: a round that lost its
-// core says little of the next.
+// How much an observed round moves the time of its depth, and how far off it may seem: a round that lost its
+// core says little of the next. Serial rounds are few while drafting pays, so the first ones move theirs
+// more: the measurement counts as one of them.
 constexpr double kTimeRate = 0.2;
 constexpr double kLargestTimeRatio = 2;
-// Of so many drafting rounds one is serial, so that the time to compare with is of this text's length and
-// this moment.
-constexpr int kSerialObservationGap = 48;
+double serial_time_rate(int observed_before) { return std::max(kTimeRate, 1.0 / (2 + observed_before)); }
+// After so many drafting rounds one is serial, so that the time to compare with is of this text's length and
+// this moment: soon at first, when that time is a measurement, and then twice as long each time.
+constexpr int kFirstSerialGap = 3;
+constexpr int kLargestSerialGap = 48;
 
 constexpr int kFirstProbeGap = 16;
 constexpr int kLargestProbeGap = 256;
@@ -83,7 +86,7 @@ std::optional<double> parse_cost_ratio(std::string_view text) {
 }
 
 DepthPolicy::DepthPolicy(DepthPolicyOptions options)
-    : options_(std::move(options)), probe_gap_(kFirstProbeGap) {
+    : options_(std::move(options)), serial_gap_(kFirstSerialGap), probe_gap_(kFirstProbeGap) {
   if (options_.max_depth < 0) {
     fail_expected(ErrorCode::kInvalidArgument, "draft depth", "at least 0",
                   fmt::format("{}", options_.max_depth));
@@ -105,8 +108,7 @@ DepthChoice DepthPolicy::choose(int cap, DraftOutlook outlook) const {
       std::visit([&](const auto& cost) { return depth_for(cost, cap, outlook); }, options_.cost);
   if (depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook))
     return {1, DepthReason::kProbe};
-  if (depth > 0 && has_observed_ && rounds_since_serial_ >= kSerialObservationGap)
-    return {0, DepthReason::kPolicy};
+  if (depth > 0 && has_observed_ && rounds_since_serial_ >= serial_gap_) return {0, DepthReason::kPolicy};
   return {depth, DepthReason::kPolicy};
 }
 
@@ -134,7 +136,8 @@ void DepthPolicy::observe(int depth, double seconds) {
   MERERUN_CHECK(depth >= 0 && depth <= options_.max_depth, "a round drafts 0..D tokens");
   has_observed_ = true;
   double& time = round_time_[static_cast<std::size_t>(depth)];
-  time += kTimeRate * (std::clamp(seconds, time / kLargestTimeRatio, time * kLargestTimeRatio) - time);
+  const double seen = std::clamp(seconds, time / kLargestTimeRatio, time * kLargestTimeRatio);
+  time += (depth == 0 ? serial_time_rate(serial_observed_++) : kTimeRate) * (seen - time);
 }
 
 int DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
@@ -174,6 +177,7 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   if (choice.reason == DepthReason::kBudget) return;
   if (depth == 0) {
     ++rounds_at_zero_;
+    if (rounds_since_serial_ > 0) serial_gap_ = std::min(2 * serial_gap_, kLargestSerialGap);
     rounds_since_serial_ = 0;
     return;
   }

@@ -81,8 +81,8 @@ class DepthPolicy {
   void update(DepthChoice choice, int accepted);
 
   /// Corrects the measured cost of rounds of `depth` drafts by one that took `seconds`, in the unit of the
-  /// cost; another cost model ignores it. From then on a serial round is made now and then to keep the
-  /// comparison true.
+  /// cost; another cost model ignores it. From then on a serial round is made now and then, less and less
+  /// often, to keep the comparison true.
   void observe(int depth, double seconds);
 
   int max_depth() const { return options_.max_depth; }
@@ -100,7 +100,9 @@ class DepthPolicy {
   std::vector<double> p_;           // [D]
   std::vector<double> round_time_;  // [D + 1] of a round by depth; measured cost only
   bool has_observed_ = false;
+  int serial_observed_ = 0;
   int rounds_since_serial_ = 0;  // drafting ones
+  int serial_gap_;               // as many of them make the next round a serial one
   int rounds_at_zero_ = 0;       // depth-0 rounds since the last drafting one
   int probe_gap_;                // as many of them make the next round a probe
 };

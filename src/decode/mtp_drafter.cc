@@ -71,7 +71,7 @@ void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts
   // A round that failed after its drafts leaves nothing waiting; the head's output of then is gone, so this
   // round is a serial step.
   if (history.waiting() == 0) return;
-  TensorView output = evaluate_waiting(head, history, history.waiting(), model_.limits().max_rows);
+  TensorView output = evaluate_waiting(head, history, model_.limits().max_rows);
   const Position first = request.state.length() + 1;  // the pending token takes length()
   int tentative = 0;
   for (int j = 0; j < request.depth; ++j) {

@@ -56,7 +56,8 @@ double time_round(Model& model, SequenceState& state, VerifyLog& log, int width,
 struct DraftTimes {
   std::vector<double> flush;       // evaluating one waiting transition
   std::vector<double> wide_flush;  // evaluating as many as a round can leave
-  std::vector<double> step;        // choosing a draft and evaluating it for the next
+  std::vector<double> choice;      // choosing a draft
+  std::vector<double> chain;       // evaluating a draft for the next
 };
 
 void time_draft(Model& model, SequenceState& state, TensorView hidden, DraftTimes& times) {
@@ -68,12 +69,13 @@ void time_draft(Model& model, SequenceState& state, TensorView hidden, DraftTime
   model.ops().synchronize();
   times.flush.push_back(watch.restart());
   head.argmax_tokens(head.draft_logits(out));
+  times.choice.push_back(watch.restart());
   head.forward(out, {ids.data(), 1}, cache.length() + 1, 0, cache);
   model.ops().synchronize();
-  times.step.push_back(watch.restart());
+  times.chain.push_back(watch.restart());
   KvCache other = state.history()->cache().fork();
   watch.restart();
-  head.forward(hidden, ids, other.length(), 0, other);
+  head.forward_last(hidden, ids, other.length(), 0, other);
   model.ops().synchronize();
   times.wide_flush.push_back(watch.restart());
 }
@@ -88,13 +90,16 @@ Buffer hidden_rows(Model& model, const SequenceState& state, int width) {
   return rows;
 }
 
-/// A draft that is accepted becomes one more waiting transition for the next round: that is part of its cost.
+/// A round of d drafts evaluates what waits, chooses d times, and evaluates d - 1 drafts for the next one. A
+/// draft that is accepted becomes one more waiting transition of the next round: that is part of its cost.
 void set_draft_cost(MeasuredCost& cost, DraftTimes times, int width) {
-  cost.flush = median(std::move(times.flush));
+  const double flush = median(std::move(times.flush));
+  const double chain = median(std::move(times.chain));
   const double extra_row =
-      width > 1 ? (median(std::move(times.wide_flush)) - cost.flush) / static_cast<double>(width - 1) : 0.0;
+      width > 1 ? (median(std::move(times.wide_flush)) - flush) / static_cast<double>(width - 1) : 0.0;
   cost.waiting_row = std::max(0.0, extra_row);
-  cost.draft_step = median(std::move(times.step)) + cost.waiting_row;
+  cost.draft_step = median(std::move(times.choice)) + chain + cost.waiting_row;
+  cost.flush = std::max(0.0, flush - chain);
 }
 
 /// Fills widths that were not measured on the line between their measured neighbours.

@@ -37,10 +37,10 @@ struct RopeView {
 /// the append of keys and values to the cache.
 ///
 /// q_gate holds, per query head, head_dim query values then head_dim gate values. Keys (after norm and
-/// rotation) and values are rounded to i16 per head vector: d = absmax / 32512, code = rne(x / d). Source:
-/// model-math "full attention" steps 1 to 3.
+/// rotation) and values are rounded to i16 per head vector: d = absmax / 32512, code = rne(x / d). Without
+/// q_gate and q only keys and values are appended. Source: model-math "full attention" steps 1 to 3.
 struct AttentionPrepareParams {
-  TensorView q_gate;     // [T, heads * 2 * head_dim] f32
+  TensorView q_gate;     // [T, heads * 2 * head_dim] f32, or empty
   TensorView k;          // [T, kv_heads * head_dim] f32
   TensorView v;          // [T, kv_heads * head_dim] f32
   TensorView q_norm;     // [1, head_dim] f32
@@ -49,8 +49,11 @@ struct AttentionPrepareParams {
   RopeView rope;
   float eps = 1e-6f;
   int heads = 0;
-  TensorView q;       // out [T, heads * head_dim] f32
+  TensorView q;       // out [T, heads * head_dim] f32; empty with q_gate
   KvLayerView cache;  // appended at positions
+
+  /// Query heads to prepare.
+  int query_heads() const { return q_gate.empty() ? 0 : heads; }
 };
 
 /// Causal attention of rows at `positions` over the cache (own key included), then the sigmoid gate:

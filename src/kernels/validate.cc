@@ -135,16 +135,19 @@ void validate(const ArgmaxRowsParams& p) {
 void validate(const AttentionPrepareParams& p) {
   const ViewChecks check("attention_prepare");
   check_cache(check, p.cache, p.heads);
-  const int rows = p.q_gate.rows;
+  const int rows = p.k.rows;
   const int dim = p.cache.head_dim;
-  check.shape("q_gate", p.q_gate, kF32, rows, 2 * p.heads * dim);
+  check.require(p.q_gate.empty() == p.q.empty(), "q and q_gate", "both or neither", "one of them");
+  if (!p.q.empty()) {
+    check.shape("q_gate", p.q_gate, kF32, rows, 2 * p.heads * dim);
+    check.shape("q", p.q, kF32, rows, p.heads * dim);
+  }
   check.shape("k", p.k, kF32, rows, p.cache.kv_heads * dim);
   check.shape("v", p.v, kF32, rows, p.cache.kv_heads * dim);
   check.shape("q_norm", p.q_norm, kF32, 1, dim);
   check.shape("k_norm", p.k_norm, kF32, 1, dim);
   check.shape("positions", p.positions, kI32, 1, rows);
   check_rope(check, p.rope, "head_dim", dim);
-  check.shape("q", p.q, kF32, rows, p.heads * dim);
   check.apart("q and q_gate", p.q, p.q_gate);
   check.apart("q and k", p.q, p.k);
   check.apart("q and v", p.q, p.v);

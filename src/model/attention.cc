@@ -10,11 +10,13 @@ float attention_scale(const ModelConfig& config) {
   return static_cast<float>(kLog2E / std::sqrt(static_cast<double>(config.head_dim)));
 }
 
-void prepare_attention(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& s) {
+void prepare_attention(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& s,
+                       Queries queries) {
   const Activations::Attention a = pass.activations.attention(pass.rows);
   const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
+  const bool with_queries = queries == Queries::kPrepare;
   pass.ops.attention_prepare(
-      {.q_gate = rows(a.q_gate),
+      {.q_gate = with_queries ? rows(a.q_gate) : TensorView{},
        .k = rows(a.k),
        .v = rows(a.v),
        .q_norm = weights.q_norm.view,
@@ -23,8 +25,16 @@ void prepare_attention(const PassContext& pass, const AttentionWeights& weights,
        .rope = pass.rope,
        .eps = static_cast<float>(pass.config.rms_eps),
        .heads = pass.config.heads,
-       .q = rows(a.q),
+       .q = with_queries ? rows(a.q) : TensorView{},
        .cache = s.cache});
+}
+
+void append_keys(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& s) {
+  const Activations::Attention a = pass.activations.attention(pass.rows);
+  const std::array<LinearParams::Target, 2> in{
+      {{weights.k_proj.get(), a.k, {}}, {weights.v_proj.get(), a.v, {}}}};
+  pass.ops.linear({.x = pass.activations.normed(pass.rows), .targets = in});
+  prepare_attention(pass, weights, s, Queries::kLeaveOut);
 }
 
 void attend_dense(const PassContext& pass, const AttentionSegment& s) {

@@ -100,19 +100,8 @@ void FlashForm::attend(const PassContext& pass, const LayerWeights& layer, int i
 
 void FlashForm::attend_segment(const PassContext& pass, const AttentionWeights& weights,
                                const IndexerWeights& indexer, int index, const AttentionSegment& s) {
-  const Activations::Attention a = activations_.attention(pass.rows);
-  const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
-  const TensorView positions = activations_.positions(pass.rows).col_range(s.first_row, s.rows);
   prepare_attention(pass, weights, s);
-  ops_.index_prepare({.qk = rows(a.index),
-                      .q_norm = indexer.q_norm.view,
-                      .k_norm = indexer.k_norm.view,
-                      .positions = positions,
-                      .rope = pass.rope,
-                      .eps = static_cast<float>(config_.rms_eps),
-                      .heads = flash_.indexer_heads,
-                      .q = rows(a.index_q),
-                      .cache = s.cache});
+  prepare_index(pass, indexer, s);
   // Up to this position every complete block is within the budget: everything is visible.
   const int last_dense = kIndexBlockPositions * (flash_.budget_blocks() + 1) - 2;
   const int dense = std::clamp(last_dense + 1 - s.first_position, 0, s.rows);
@@ -120,6 +109,29 @@ void FlashForm::attend_segment(const PassContext& pass, const AttentionWeights& 
   if (dense < s.rows) {
     attend_sparse(pass, index, {s.first_row + dense, s.rows - dense, s.first_position + dense, s.cache});
   }
+}
+
+void FlashForm::prepare_index(const PassContext& pass, const IndexerWeights& indexer,
+                              const AttentionSegment& s) {
+  const Activations::Attention a = activations_.attention(pass.rows);
+  const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
+  ops_.index_prepare({.qk = rows(a.index),
+                      .q_norm = indexer.q_norm.view,
+                      .k_norm = indexer.k_norm.view,
+                      .positions = activations_.positions(pass.rows).col_range(s.first_row, s.rows),
+                      .rope = pass.rope,
+                      .eps = static_cast<float>(config_.rms_eps),
+                      .heads = flash_.indexer_heads,
+                      .q = rows(a.index_q),
+                      .cache = s.cache});
+}
+
+void FlashForm::append_keys(const PassContext& pass, const LayerWeights& layer, const AttentionSegment& s) {
+  const IndexerWeights& indexer = *layer.flash->indexer;
+  mererun::append_keys(pass, std::get<AttentionWeights>(layer.mixer), s);
+  const LinearParams::Target index{indexer.qk.get(), activations_.attention(pass.rows).index, {}};
+  ops_.linear({.x = activations_.normed(pass.rows), .targets = {&index, 1}});
+  prepare_index(pass, indexer, s);
 }
 
 void FlashForm::attend_sparse(const PassContext& pass, int index, const AttentionSegment& s) {

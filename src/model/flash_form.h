@@ -20,6 +20,8 @@ class FlashForm final : public ResidualForm {
   void read(const PassContext& pass, const LayerWeights& layer, SubBlock block) override;
   void attend(const PassContext& pass, const LayerWeights& layer, int index,
               std::span<const AttentionSegment> segments) override;
+  void append_keys(const PassContext& pass, const LayerWeights& layer,
+                   const AttentionSegment& segment) override;
   void write(const PassContext& pass, const LayerWeights& layer, SubBlock block) override;
   TensorView finish(const PassContext& pass) override;
   TensorView output_input(TensorView hidden) override;
@@ -32,6 +34,7 @@ class FlashForm final : public ResidualForm {
   void mix(const HyperConnectionWeights& weights, TensorView streams, TensorView out);
   void attend_segment(const PassContext& pass, const AttentionWeights& weights, const IndexerWeights& indexer,
                       int index, const AttentionSegment& segment);
+  void prepare_index(const PassContext& pass, const IndexerWeights& indexer, const AttentionSegment& segment);
   void attend_sparse(const PassContext& pass, int index, const AttentionSegment& segment);
   void run_ngram(const PassContext& pass, const NgramWeights& weights, std::span<const PassSegment> segments);
 

@@ -70,9 +70,14 @@ StateGeometry state_geometry(const ModelConfig& config, bool draft_head);
 /// o_proj(attention(q, k, v of normed)). Source: model-math "Full attention layer".
 void run_attention(const PassContext& pass, const AttentionWeights& weights,
                    std::span<const AttentionSegment> segments);
-/// Norms, rotates and appends a segment's projected queries, keys and values.
+enum class Queries { kPrepare, kLeaveOut };
+
+/// Norms and rotates a segment's projected queries and keys, and appends keys and values.
 void prepare_attention(const PassContext& pass, const AttentionWeights& weights,
-                       const AttentionSegment& segment);
+                       const AttentionSegment& segment, Queries queries = Queries::kPrepare);
+/// Projects normed to keys and values alone and appends them: what later rows need of rows whose own output
+/// nobody reads.
+void append_keys(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& segment);
 /// Attention of a segment's rows to every position up to their own.
 void attend_dense(const PassContext& pass, const AttentionSegment& segment);
 /// AttendParams::scale_log2e of the config.

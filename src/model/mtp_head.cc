@@ -12,8 +12,9 @@ MtpHead::MtpHead(Ops& ops, const ModelConfig& config, const ModelWeights& weight
   MERERUN_CHECK(weights.head.has_value(), "a draft head is loaded");
 }
 
-TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
-                            KvCache& cache) {
+/// The residual of rows that join hidden rows and tokens.
+PassContext MtpHead::join(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                          KvCache& cache) {
   const int rows = static_cast<int>(tokens.size());
   if (rows < 1 || rows > activations_.max_rows()) {
     fail_expected(ErrorCode::kInvalidArgument, "rows of a draft pass",
@@ -33,11 +34,23 @@ TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, 
   rope.cos = rope.cos.row_range(base, rope.cos.rows - base);
   rope.sin = rope.sin.row_range(base, rope.sin.rows - base);
   const PassContext pass{ops_, config_, activations_, rope, rows, hooks_};
-  const LayerWeights& layer = weights_.head->layer;
-  using SubBlock = ResidualForm::SubBlock;
   form_.join_head(pass, hidden);
+  return pass;
+}
+
+/// Keys and values of joined rows.
+void MtpHead::append_rows(const PassContext& pass, int first_slot, KvCache& cache) {
+  const LayerWeights& layer = weights_.head->layer;
+  form_.read(pass, layer, ResidualForm::SubBlock::kMixer);
+  form_.append_keys(pass, layer, {0, pass.rows, first_slot, cache.layer(0)});
+}
+
+/// The head's layer and its end on joined rows.
+TensorView MtpHead::run_layer(const PassContext& pass, int first_slot, KvCache& cache) {
+  using SubBlock = ResidualForm::SubBlock;
+  const LayerWeights& layer = weights_.head->layer;
   form_.read(pass, layer, SubBlock::kMixer);
-  const AttentionSegment segment{0, rows, first_slot, cache.layer(0)};
+  const AttentionSegment segment{0, pass.rows, first_slot, cache.layer(0)};
   form_.attend(pass, layer, config_.layers, {&segment, 1});
   form_.write(pass, layer, SubBlock::kMixer);
   form_.read(pass, layer, SubBlock::kFeedForward);
@@ -45,6 +58,33 @@ TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, 
   run_feed_forward(pass, layer, config_.layers, kAlwaysNormalise);
   form_.write(pass, layer, SubBlock::kFeedForward);
   return form_.finish_head(pass);
+}
+
+TensorView MtpHead::forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                            KvCache& cache) {
+  return run_layer(join(hidden, tokens, first_slot, base, cache), first_slot, cache);
+}
+
+void MtpHead::append(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                     KvCache& cache) {
+  append_rows(join(hidden, tokens, first_slot, base, cache), first_slot, cache);
+}
+
+TensorView MtpHead::forward_last(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                                 KvCache& cache) {
+  PassContext pass = join(hidden, tokens, first_slot, base, cache);
+  const int earlier = pass.rows - 1;
+  if (earlier > 0) {
+    pass.rows = earlier;
+    append_rows(pass, first_slot, cache);
+    // The last row goes on alone, as row 0.
+    const TensorView residual = activations_.residual(earlier + 1);
+    ops_.copy(residual.data, residual.row<float>(earlier),
+              static_cast<std::size_t>(residual.cols) * sizeof(float));
+    ops_.upload(activations_.positions(1).data, &slots_.back(), sizeof(std::int32_t));
+  }
+  pass.rows = 1;
+  return run_layer(pass, first_slot + earlier, cache);
 }
 
 TensorView MtpHead::draft_logits(TensorView output) {

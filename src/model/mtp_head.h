@@ -31,6 +31,12 @@ class MtpHead {
   /// holds.
   TensorView forward(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
                      KvCache& cache);
+  /// The same keys and values, and the output of the last row alone. The head has one layer: of the rows
+  /// before, nothing else is ever read, so their attention and feed-forward are left out.
+  TensorView forward_last(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                          KvCache& cache);
+  /// The same keys and values alone.
+  void append(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base, KvCache& cache);
 
   /// What the output matrices multiply, [n, H] f32, of output rows; valid until it is asked for again.
   TensorView output_input(TensorView output) { return form_.head_output_input(output); }
@@ -49,6 +55,11 @@ class MtpHead {
   const DraftOutput& output() const { return weights_.head->output; }
 
  private:
+  PassContext join(TensorView hidden, std::span<const TokenId> tokens, int first_slot, int base,
+                   KvCache& cache);
+  void append_rows(const PassContext& pass, int first_slot, KvCache& cache);
+  TensorView run_layer(const PassContext& pass, int first_slot, KvCache& cache);
+
   Ops& ops_;
   const ModelConfig& config_;
   const ModelWeights& weights_;

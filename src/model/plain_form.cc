@@ -17,6 +17,11 @@ void PlainForm::attend(const PassContext& pass, const LayerWeights& layer, int,
   run_attention(pass, std::get<AttentionWeights>(layer.mixer), segments);
 }
 
+void PlainForm::append_keys(const PassContext& pass, const LayerWeights& layer,
+                            const AttentionSegment& segment) {
+  mererun::append_keys(pass, std::get<AttentionWeights>(layer.mixer), segment);
+}
+
 TensorView PlainForm::norm_to_hidden(const PassContext& pass, const DeviceTensor& weight) {
   const TensorView hidden = activations_.hidden(pass.rows);
   ops_.rms_norm({.x = activations_.residual(pass.rows),

@@ -16,6 +16,8 @@ class PlainForm final : public ResidualForm {
   void read(const PassContext& pass, const LayerWeights& layer, SubBlock block) override;
   void attend(const PassContext& pass, const LayerWeights& layer, int index,
               std::span<const AttentionSegment> segments) override;
+  void append_keys(const PassContext& pass, const LayerWeights& layer,
+                   const AttentionSegment& segment) override;
   void write(const PassContext&, const LayerWeights&, SubBlock) override {}  // blocks add to the residual
   TensorView finish(const PassContext& pass) override;
   TensorView output_input(TensorView hidden) override { return hidden; }

@@ -30,6 +30,9 @@ class ResidualForm {
   /// The attention of a layer, normed to block_out.
   virtual void attend(const PassContext& pass, const LayerWeights& layer, int index,
                       std::span<const AttentionSegment> segments) = 0;
+  /// Of normed rows, only what later rows' attention reads: appended to the segment's cache.
+  virtual void append_keys(const PassContext& pass, const LayerWeights& layer,
+                           const AttentionSegment& segment) = 0;
   /// Joins a sub-block's output to the residual.
   virtual void write(const PassContext& pass, const LayerWeights& layer, SubBlock block) = 0;
   /// After the last layer: the hidden rows [T, residual_dim or H], valid until the next pass.

@@ -313,14 +313,30 @@ TEST(DepthPolicy, OneLostCoreDecidesNothing) {
 
 TEST(DepthPolicy, AmongDraftingRoundsSomeAreSerialOnceTimesAreObserved) {
   DepthPolicy policy({.max_depth = 3, .cost = MeasuredCost{{1, 1.1, 1.2, 1.3}, 0, 0.1, 0}});
-  int serial = 0;
-  for (int i = 0; i < 490; ++i) {
+  Depths serial;
+  for (int i = 0; i < 200; ++i) {
     const DepthChoice choice = policy.choose(3);
-    serial += choice.depth == 0 ? 1 : 0;
+    if (choice.depth == 0) serial.push_back(i);
     policy.update(choice, choice.depth);
     policy.observe(choice.depth, 1 + 0.2 * choice.depth);
   }
-  EXPECT_EQ(serial, 10);
+  EXPECT_EQ(serial, (Depths{3, 10, 23, 48, 97, 146, 195})) << "after 3, 6, 12, 24 and then 48 drafting rounds";
+}
+
+TEST(DepthPolicy, ASerialTimeMeasuredTooLongIsFoundOutSoon) {
+  // Serial rounds take 1 and were measured at 1.5; drafts are always right and yet never worth their time.
+  const auto true_time = [](int depth) { return depth == 0 ? 1.0 : 1.15 * (1 + depth); };
+  DepthPolicy policy({.max_depth = 3, .cost = MeasuredCost{{1.5, 2.3, 3.45, 4.6}, 0, 0, 0}});
+  double time = 0;
+  int tokens = 0;
+  while (tokens < 256) {
+    const DepthChoice choice = policy.choose(3);
+    time += true_time(choice.depth);
+    tokens += 1 + choice.depth;
+    policy.update(choice, choice.depth);
+    policy.observe(choice.depth, true_time(choice.depth));
+  }
+  EXPECT_LT(time, 1.05 * 256);
 }
 
 TEST(DepthPolicy, RejectsImpossibleCosts) {

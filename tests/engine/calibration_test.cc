@@ -39,7 +39,7 @@ TEST_P(Calibration, GivesATimeForEveryWidth) {
   const MeasuredCost cost = measure_cost(engine->model(), engine->verify_log(9), 9).cost;
   EXPECT_EQ(cost.verify.size(), 9u);
   EXPECT_THAT(cost.verify, Each(Gt(0)));
-  EXPECT_GT(cost.flush, 0);
+  EXPECT_GE(cost.flush, 0);
   EXPECT_GT(cost.draft_step, 0);
 }
 

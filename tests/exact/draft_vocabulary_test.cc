@@ -88,8 +88,7 @@ TEST(DraftVocabularyRule, TheShortlistRescoresTheThirtyTwoBestCoarseRows) {
     ASSERT_EQ(drafts.size(), 1u);
 
     MtpHead& head = *model->head();
-    const TensorView out =
-        evaluate_waiting(head, *twin.history(), twin.history()->waiting(), model->limits().max_rows);
+    const TensorView out = evaluate_waiting(head, *twin.history(), model->limits().max_rows);
     const auto coarse = to_host(model->ops(), head.coarse_scores(head.output_input(out)));
     const auto exact = to_host(model->ops(), head.draft_logits(out));
     const int rows = head.output().rows;

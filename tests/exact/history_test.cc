@@ -27,8 +27,8 @@ class History : public ::testing::TestWithParam<std::string> {
   }
 
   std::vector<std::byte> evaluated_bytes(SequenceState& state) {
-    if (const int waiting = state.history()->waiting(); waiting > 0)
-      evaluate_waiting(*model_->head(), *state.history(), waiting, model_->limits().max_rows);
+    if (state.history()->waiting() > 0)
+      evaluate_waiting(*model_->head(), *state.history(), model_->limits().max_rows);
     return testing::state_bytes(state);
   }
 
@@ -71,6 +71,27 @@ TEST_P(History, ChunksAndModesGiveTheSameBitsAndDrafts) {
         EXPECT_TRUE(evaluated_bytes(state) == expected)
             << n << " tokens, chunk " << chunk << ", " << name_of(mode);
       }
+    }
+  }
+}
+
+TEST_P(History, WhatNobodyReadsIsLeftOutAndTheRestHasTheBitsOfWholePasses) {
+  MtpHead& head = *model_->head();
+  for (const int n : {2, 3, 8, 257, 601}) {
+    SequenceState whole = prefilled(n, 1024, HistoryMode::kRetained);
+    DraftHistory& history = *whole.history();
+    const int rows = history.waiting();
+    const TensorView out =
+        head.forward(history.waiting_hidden(), history.waiting_tokens(), 0, history.base(), history.cache());
+    const auto expected = testing::to_host(model_->ops(), out.row_range(rows - 1, 1));
+    history.cache().set_length(rows);
+    history.pop_front(rows);
+    const auto expected_bytes = testing::state_bytes(whole);
+    for (const int max_rows : {1, 2, 100, 1024}) {
+      SequenceState state = prefilled(n, 1024, HistoryMode::kRetained);
+      const TensorView last = evaluate_waiting(head, *state.history(), max_rows);
+      EXPECT_TRUE(testing::to_host(model_->ops(), last) == expected) << n << " tokens by " << max_rows;
+      EXPECT_TRUE(testing::state_bytes(state) == expected_bytes) << n << " tokens by " << max_rows;
     }
   }
 }

@@ -221,7 +221,7 @@ std::vector<std::byte> bytes_after(Model& model, const std::vector<TokenId>& pro
   generation.begin();
   for (int i = 0; i < rounds || state.length() < length; ++i) generation.round();
   if (state.history()->waiting() > 0)
-    evaluate_waiting(*model.head(), *state.history(), state.history()->waiting(), model.limits().max_rows);
+    evaluate_waiting(*model.head(), *state.history(), model.limits().max_rows);
   return testing::state_bytes(state);
 }
 

@@ -48,8 +48,8 @@ class Layer {
 
   int pages() const { return (count_ + kKvPagePositions - 1) / kKvPagePositions; }
 
-  /// Prepares rows [first, first + count); returns q.
-  std::vector<float> prepare(Ops& ops, KvPages& pages, int first, int count) const {
+  /// Prepares rows [first, first + count); returns q, untouched without queries.
+  std::vector<float> prepare(Ops& ops, KvPages& pages, int first, int count, bool queries = true) const {
     Floats qg(ops, count, 2 * shape.heads * shape.dim,
               rows_of(q_gate, 2 * shape.heads * shape.dim, first, count));
     Floats keys(ops, count, shape.kv_heads * shape.dim, rows_of(k, shape.kv_heads * shape.dim, first, count));
@@ -59,7 +59,7 @@ class Layer {
     Floats c(ops, count_, shape.rotary / 2, cosine), s(ops, count_, shape.rotary / 2, sine);
     Ints positions(ops, 1, count, consecutive(first, count));
     Floats q(ops, count, shape.heads * shape.dim);
-    ops.attention_prepare({.q_gate = qg.view(),
+    ops.attention_prepare({.q_gate = queries ? qg.view() : TensorView{},
                            .k = keys.view(),
                            .v = values.view(),
                            .q_norm = qn.view(),
@@ -68,7 +68,7 @@ class Layer {
                            .rope = {c.view(), s.view(), shape.rotary},
                            .eps = 1e-6f,
                            .heads = shape.heads,
-                           .q = q.view(),
+                           .q = queries ? q.view() : TensorView{},
                            .cache = pages.view()});
     return q.values();
   }
@@ -269,6 +269,23 @@ TEST_P(AttentionTest, PrepareFollowsTheContractBitForBit) {
     for (int h = 0; h < kKvHeads; ++h) {
       expect_stored(pages.key(h, t), normed(layer.k.data() + (t * kKvHeads + h) * kDim, layer.k_norm, t));
       expect_stored(pages.value(h, t), rows_of(layer.v, kDim, t * kKvHeads + h, 1));
+    }
+  }
+}
+
+TEST_P(AttentionTest, KeysAndValuesAreTheSameWithoutQueries) {
+  const Layer layer(300);
+  KvPages with(*ops_, layer.pages(), kKvHeads, kDim), without(*ops_, layer.pages(), kKvHeads, kDim);
+  for (const auto& [first, count] : {std::pair{0, 250}, std::pair{250, 1}, std::pair{251, 49}}) {
+    layer.prepare(*ops_, with, first, count);
+    layer.prepare(*ops_, without, first, count, false);
+  }
+  for (int head = 0; head < kKvHeads; ++head) {
+    for (int p = 0; p < 300; ++p) {
+      EXPECT_EQ(with.key(head, p).codes, without.key(head, p).codes) << p;
+      EXPECT_EQ(with.key(head, p).scale, without.key(head, p).scale) << p;
+      EXPECT_EQ(with.value(head, p).codes, without.value(head, p).codes) << p;
+      EXPECT_EQ(with.value(head, p).scale, without.value(head, p).scale) << p;
     }
   }
 }

@@ -194,6 +194,8 @@ TEST_F(ValidateTest, Attention) {
       good, [](P& p) { p.cache.key_scales += 2; }, "attention_prepare cache scales");
   expect_refused<P>(
       good, [](P& p) { p.q.data = p.q_gate.data; }, "attention_prepare q and q_gate");
+  expect_refused<P>(
+      good, [](P& p) { p.q = {}; }, "attention_prepare q and q_gate: expected both or neither");
 
   std::int32_t* at = good.positions.row<std::int32_t>(0);
   const auto refused_at = [&](std::int32_t a, std::int32_t b, std::int32_t c) {

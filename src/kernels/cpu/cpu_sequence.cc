@@ -21,7 +21,7 @@ void CpuOps::attention_prepare(const AttentionPrepareParams& p) {
   validate(p);
   validate_contents(p);
   reserve_workers({.head_dim = p.cache.head_dim});
-  const int items = p.q.rows * (p.heads + p.cache.kv_heads);
+  const int items = p.k.rows * (p.query_heads() + p.cache.kv_heads);
   share(items, static_cast<std::int64_t>(items) * p.cache.head_dim,
         [&](int begin, int end, int w) { kernels_.attention_prepare(p, begin, end, worker(w)); });
 }

@@ -99,15 +99,15 @@ void run_attention_prepare(const LaunchContext& context, const AttentionPrepareP
                      p.k_norm.row<const float>(0),
                      p.positions.row<const int>(0),
                      p.rope.rotary_dims / 2,
-                     p.heads,
+                     p.query_heads(),
                      p.eps,
                      matrix<float>(p.q),
                      p.cache};
-  const int items = p.heads + 2 * p.cache.kv_heads;
+  const int items = p.query_heads() + 2 * p.cache.kv_heads;
   const std::size_t bytes = sizeof(float) * kWarps * static_cast<std::size_t>(p.cache.head_dim);
   allow_shared(attention_prepare_kernel, bytes);
   launch(context, "attention_prepare", attention_prepare_kernel,
-         {dim3(blocks_for(items, kWarps), static_cast<unsigned>(p.q.rows)), dim3(kThreads), bytes}, args);
+         {dim3(blocks_for(items, kWarps), static_cast<unsigned>(p.k.rows)), dim3(kThreads), bytes}, args);
 }
 
 }  // namespace mererun::cuda

@@ -220,7 +220,7 @@ void CudaOps::add_rows(const AddRowsParams& p) {
 
 void CudaOps::attention_prepare(const AttentionPrepareParams& p) {
   validate(p);
-  if (p.q.rows == 0) return;
+  if (p.k.rows == 0) return;
   writes(p.q);
   run_attention_prepare(context_, p);
 }

@@ -36,9 +36,9 @@ void append(PageHead page, int slot, const float* x, int dim) {
 
 void attention_prepare(const AttentionPrepareParams& p, const Scratch& scratch) {
   const int dim = p.cache.head_dim;
-  for (int t = 0; t < p.q.rows; ++t) {
+  for (int t = 0; t < p.k.rows; ++t) {
     const int position = p.positions.row<std::int32_t>(0)[t];
-    for (int h = 0; h < p.heads; ++h) {
+    for (int h = 0; h < p.query_heads(); ++h) {
       norm_and_rotate(p.q_gate.row<float>(t) + 2 * h * dim, p.q_norm.row<float>(0), dim, p.eps, p.rope,
                       position, p.q.row<float>(t) + h * dim);
     }

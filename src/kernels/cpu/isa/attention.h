@@ -39,19 +39,20 @@ MERERUN_VEC void norm_and_rotate(const float* x, const float* weight, int dim, f
 void attention_prepare(const AttentionPrepareParams& p, int begin, int end, WorkerScratch scratch) {
   const KvLayerView& cache = p.cache;
   const int dim = cache.head_dim;
-  const int items = p.heads + cache.kv_heads;
+  const int query_heads = p.query_heads();
+  const int items = query_heads + cache.kv_heads;
   auto* rotated = reinterpret_cast<float*>(scratch.data);
   for (int item = begin; item < end; ++item) {
     const int t = item / items;
     int h = item % items;
     const int position = line<const std::int32_t>(p.positions, 0)[t];
-    if (h < p.heads) {
+    if (h < query_heads) {
       norm_and_rotate(line<const float>(p.q_gate, t) + 2 * static_cast<std::int64_t>(h) * dim,
                       line<const float>(p.q_norm, 0), dim, p.eps, p.rope, position,
                       line<float>(p.q, t) + static_cast<std::int64_t>(h) * dim);
       continue;
     }
-    h -= p.heads;
+    h -= query_heads;
     const int page = position / kKvPagePositions;
     const std::int64_t slot = position % kKvPagePositions;
     norm_and_rotate(line<const float>(p.k, t) + static_cast<std::int64_t>(h) * dim,
