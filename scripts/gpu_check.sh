@@ -72,7 +72,12 @@ plan_build() {
     esac
     job "${file//\//_}" "${host[@]}" "$file"
   done
-  for file in src/kernels/cuda/*.cu tests/cuda/*.cu; do job "${file//\//_}" "${device[@]}" "$file"; done
+  for file in src/kernels/cuda/*.cu tests/cuda/*.cu; do
+    case $file in
+      *warpgroup.cu) job "${file//\//_}" "${device[@]//_$arch/_90a}" "$file" ;;
+      *) job "${file//\//_}" "${device[@]}" "$file" ;;
+    esac
+  done
   for file in src/kernels/cpu/isa/*.cc; do
     name=$(basename "$file" .cc)
     case $name in

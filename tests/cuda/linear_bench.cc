@@ -37,12 +37,14 @@ class Bench {
       weights.push_back(ops_.prepare_linear(random.affine(shape.name, shape.out, shape.in)));
     }
     const double bytes = static_cast<double>(shape.out) * shape.in * 0.5625 * (shape.gated ? 2 : 1);
+    const double products = static_cast<double>(shape.out) * shape.in * (shape.gated ? 2 : 1);
     std::string times;
-    for (const int width : {1, 2, 4, 8, 9, 16, 32}) {
+    for (const int width : {1, 2, 4, 8, 9, 16, 32, 128, 1024}) {
       const double us = median_us(shape, weights, width);
-      times +=
-          fmt::format(R"({}{{"columns":{},"us":{:.2f},"tbPerS":{:.3f},"ofCeiling":{:.3f}}})",
-                      times.empty() ? "" : ",", width, us, bytes / us / 1e6, bytes / us / 1e6 / ceiling_);
+      times += fmt::format(
+          R"({}{{"columns":{},"us":{:.2f},"tbPerS":{:.3f},"ofCeiling":{:.3f},"productsT":{:.1f}}})",
+          times.empty() ? "" : ",", width, us, bytes / us / 1e6, bytes / us / 1e6 / ceiling_,
+          products * width / us / 1e6);
     }
     report_.add({fmt::format(R"({{"bench":"linear","shape":"{}","out":{},"in":{},"gated":{},"times":[{}]}})",
                              shape.name, shape.out, shape.in, shape.gated, times),

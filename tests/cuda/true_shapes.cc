@@ -64,7 +64,7 @@ void check_linear(Report& report, Ops& cpu, Ops& gpu, const RandomWeights& rando
   const LinearHandle on_gpu = gpu.prepare_linear(source);
   std::string widths, wrong;
   Rows rows(static_cast<std::uint32_t>(shape.out));
-  for (const int width : {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 24, 32, 33, 70, 130}) {
+  for (const int width : {1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 24, 32, 33, 70, 100, 130, 200}) {
     const auto x = rows(static_cast<std::size_t>(width) * static_cast<std::size_t>(shape.in));
     const bool same = run_linear(cpu, *on_cpu, x, width) == run_linear(gpu, *on_gpu, x, width);
     if (!same) wrong += fmt::format("{} ", width);

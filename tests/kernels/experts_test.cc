@@ -253,6 +253,14 @@ TEST_P(ExpertMlpTest, RowsDoNotDependOnWidth) {
   for (int t = 0; t < 9; ++t) expect_same_bits(m.row(t).run(*ops_), rows_of(all, kHidden, t, 1));
 }
 
+TEST_P(ExpertMlpTest, ManyRowsEqualSingleRows) {
+  const Mixture m(150, 6);  // an expert has more rows than one entry of a list holds
+  const std::vector<float> all = m.run(*ops_);
+  expect_same_bits(all, m.run(*definition_));
+  for (const int t : {0, 31, 32, 100, 149})
+    expect_same_bits(m.row(t).run(*ops_), rows_of(all, kHidden, t, 1));
+}
+
 TEST_P(ExpertMlpTest, RowsDoNotDependOnTheirMatesExperts) {
   Mixture m(4, 4);
   const std::vector<float> before = m.run(*ops_);

@@ -166,6 +166,27 @@ TEST_P(LinearTest, RowsDoNotDependOnWidth) {
   }
 }
 
+TEST_P(LinearTest, ManyRowsEqualSingleRows) {
+  // A prompt's rows: more than a block of any backend, and a last one that is not full.
+  constexpr int kRows = 130, kOut = 41;
+  Numbers numbers(8);
+  for (const int bits : {4, 8}) {
+    for (const int in : {256, 2176, 2240}) {  // one slice; eight; an odd number of groups
+      const TestWeight w = TestWeight::affine(numbers, 1, kOut, in, bits, 64);
+      std::vector<float> x = numbers.normals(static_cast<std::size_t>(kRows) * static_cast<std::size_t>(in));
+      x[static_cast<std::size_t>(77 * in + 5)] = kInf;
+      const std::vector<float> residual = numbers.normals(static_cast<std::size_t>(kRows * kOut));
+      const std::vector<float> all = run(*ops_, w.source(), x, kRows, residual);
+      expect_same_bits(all, run(*definition_, w.source(), x, kRows, residual));
+      for (const int t : {0, 63, 64, 76, 78, 127, 129}) {
+        expect_same_bits(run(*ops_, w.source(), rows_of(x, in, t, 1), 1, rows_of(residual, kOut, t, 1)),
+                         rows_of(all, kOut, t, 1));
+      }
+      EXPECT_TRUE(all_nan(rows_of(all, kOut, 77, 1)));
+    }
+  }
+}
+
 TEST_P(LinearTest, NonFiniteRowsDoNotTouchTheirNeighbours) {
   Numbers numbers(4);
   const TestWeight affine = TestWeight::affine(numbers, 1, 9, 256, 4, 64);

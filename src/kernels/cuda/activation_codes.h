@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/expert_list.h"
 #include "kernels/cuda/launch.h"
 #include "tensor/tensor_view.h"
 
@@ -11,15 +12,24 @@ namespace mererun::cuda {
 /// Columns (activation rows) a block of codes holds; one launch of a linear kernel works on one block.
 inline constexpr int kBlockColumns = 32;
 
-/// Activation rows as int16 codes in the order the matrix instruction takes its second operand.
+enum class CodeOrder { kLanes, kPlanes };
+
+/// Activation rows as int16 codes in an order that matrix instructions take; code = 256 * high + low. Rows
+/// come in blocks of 32; for each 32 elements ("step") a row has four 16-byte vectors, and for each group the
+/// sides {d, D}.
 ///
-/// Rows come in blocks of 32. Inside a block of C rows, for each 32 elements ("step") and row, four 16-byte
-/// vectors, one per lane quarter q: high planes of elements 4q..4q+3 and 16+4q..16+4q+3, then the low planes
-/// of the same (code = 256 * high + low). Sides: per group and row {d, D}, rows padded to an even count.
+/// kLanes, for those of a warp: a vector per lane quarter q: high planes of elements 4q..4q+3 and
+/// 16+4q..16+4q+3, then the low planes of the same. The four vectors of a row are neighbours; a block of C
+/// rows has room for C, sides for the next even count.
+///
+/// kPlanes, for those of a warpgroup: vectors of the high planes of elements 0..15, of 16..31, and of the low
+/// planes of the same. The first vectors of a block's rows are neighbours, then come the second ones; every
+/// block has room for 32 rows, so that a step and the sides of a group are one piece each.
 struct ActivationCodes {
-  uint4* codes = nullptr;   // [block][in / 32][C][4]
-  float2* sides = nullptr;  // [block][in / group][C rounded up to even]
+  uint4* codes = nullptr;   // [block][in / 32] of [C][4] or [4][32]
+  float2* sides = nullptr;  // [block][in / group] of [C rounded up to even] or [32]
   int rows = 0, in = 0, group = 0;
+  CodeOrder order = CodeOrder::kLanes;
 
   __host__ __device__ int columns_of(int block) const {
     const int left = rows - block * kBlockColumns;
@@ -44,5 +54,8 @@ std::size_t sides_bytes(int rows, int in, int group);
 
 /// Rounds rows x [rows, in] f32 into `to` (whose rows, in and group say how).
 void run_code_rows(const LaunchContext& context, const TensorView& x, const ActivationCodes& to);
+/// The same for the rows that the entries of a list read, entry e (of at most 32) as block e of `to`.
+void run_code_entries(const LaunchContext& context, const TensorView& x, const ExpertList& list,
+                      ExpertRows rows, const ActivationCodes& to);
 
 }  // namespace mererun::cuda

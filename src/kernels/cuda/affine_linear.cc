@@ -7,9 +7,20 @@
 
 namespace mererun::cuda {
 
+CodeOrder code_order(const LaunchContext& context, int rows) {
+  return context.has_warpgroup_mma && rows >= kTiledRows ? CodeOrder::kPlanes : CodeOrder::kLanes;
+}
+
+CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows) {
+  // The kernel of warpgroups takes groups by twos.
+  const bool fits = layout.is_common() && layout.groups() % 2 == 0;
+  return fits ? code_order(context, rows) : CodeOrder::kLanes;
+}
+
 void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
                 const ActivationCodes& x) {
   const AffineView& w = targets[0].weight;
+  if (x.order == CodeOrder::kPlanes) return run_affine_warpgroups(context, targets, x);
   const AffineVariant run = !w.is_common()       ? run_affine_any
                             : w.stored_bits == 4 ? run_affine_4bit
                                                  : run_affine_8bit;

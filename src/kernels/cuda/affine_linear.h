@@ -24,8 +24,13 @@ struct AffineScratch {
   DeviceScratch partials, tickets;
 };
 
-/// Quantised linears of one layout over coded rows; at most kMostTargets. Errors: kUnsupported for rows so
-/// long that not even one column of an eighth fits in shared memory.
+/// The order of codes that run_affine takes: planes where the kernel of warpgroups runs.
+CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows);
+/// The same before it is known which linears will read the rows: the order of most.
+CodeOrder code_order(const LaunchContext& context, int rows);
+
+/// Quantised linears of one layout over rows in its code_order; at most kMostTargets. Errors: kUnsupported
+/// for rows so long that not even one column of an eighth fits in shared memory.
 void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
                 const ActivationCodes& x);
 

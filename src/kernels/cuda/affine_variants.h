@@ -18,6 +18,10 @@ void run_affine_4bit(const LaunchContext& context, AffineScratch& scratch,
 /// 8-bit codes, groups of 64, bf16 sides.
 void run_affine_8bit(const LaunchContext& context, AffineScratch& scratch,
                      std::span<const AffineTarget> targets, const ActivationCodes& x);
+/// 4- or 8-bit codes, groups of 64, bf16 sides, with matrix instructions of a warpgroup: compute
+/// capability 9.0, codes in plane order.
+void run_affine_warpgroups(const LaunchContext& context, std::span<const AffineTarget> targets,
+                           const ActivationCodes& x);
 /// Every other layout.
 void run_affine_any(const LaunchContext& context, AffineScratch& scratch,
                     std::span<const AffineTarget> targets, const ActivationCodes& x);

@@ -37,14 +37,21 @@ __device__ __forceinline__ void code_span(const ActivationCodes& to, int t, int 
   if (!live) return;
 
   const int block = t / kBlockColumns;
-  const int columns = to.columns_of(block);
   const int c = t % kBlockColumns;
-  const int within = i % 32;
+  const bool planes = to.order == CodeOrder::kPlanes;
+  const int columns = planes ? kBlockColumns : to.columns_of(block);
+  const int half = i % 32 / 16, quarter = i % 16 / 4;
   auto* words = reinterpret_cast<std::uint32_t*>(to.codes + to.codes_offset(block) +
-                                                 (static_cast<std::int64_t>(i / 32) * columns + c) * 4 +
-                                                 within % 16 / 4);
-  words[within / 16] = high;
-  words[2 + within / 16] = low;
+                                                 static_cast<std::int64_t>(i / 32) * columns * 4);
+  if (planes) {
+    words += 4 * c + quarter;
+    words[4 * kBlockColumns * half] = high;
+    words[4 * kBlockColumns * (2 + half)] = low;
+  } else {
+    words += 16 * c + 4 * quarter;
+    words[half] = high;
+    words[2 + half] = low;
+  }
   if (lane % width == 0) {
     const int padded = (columns + 1) & ~1;
     float2* side = to.sides + to.sides_offset(block) + static_cast<std::int64_t>(i / to.group) * padded + c;

@@ -41,7 +41,8 @@ CudaOps::CudaOps(const CudaOptions& options, CudaGraphs graphs)
                .device = options.device,
                .multiprocessors = device_.multiprocessors,
                .shared_bytes_per_block = device_.shared_bytes_per_block,
-               .early_start = device_.major >= 9},
+               .early_start = device_.major >= 9,
+               .has_warpgroup_mma = device_.major == 9 && device_.minor == 0},
       direct_(context_),
       on_converted_(options.on_converted),
       weights_(direct_, stream_) {
@@ -146,7 +147,7 @@ void CudaOps::rms_norm(const RmsNormParams& p) {
   writes(p.out);
   ActivationCodes codes;
   if (can_code_rms_norm(p.out.cols) && p.out.cols % kCommonGroup == 0 && p.out.data != p.x.data) {
-    codes = coded_.prepare(context_, p.out, kCommonGroup);
+    codes = coded_.prepare(context_, p.out, kCommonGroup, code_order(context_, p.out.rows));
   }
   run_rms_norm(context_, p, codes);
 }
@@ -156,7 +157,8 @@ void CudaOps::gated_rms_norm(const GatedRmsNormParams& p) {
   if (p.x.rows == 0) return;
   writes(p.out);
   ActivationCodes codes;
-  if (can_code_gated_rms_norm(p.weight.cols)) codes = coded_.prepare(context_, p.out, kCommonGroup);
+  if (can_code_gated_rms_norm(p.weight.cols))
+    codes = coded_.prepare(context_, p.out, kCommonGroup, code_order(context_, p.out.rows));
   run_gated_rms_norm(context_, p, codes);
 }
 
@@ -183,7 +185,9 @@ void CudaOps::linear(const LinearParams& p) {
       if (fits) batch_.push_back({view, target->out, target->residual});
       return fits;
     });
-    run_affine(context_, affine_, batch_, coded_.of(context_, p.x, batch_[0].weight.group));
+    const AffineView& layout = batch_[0].weight;
+    run_affine(context_, affine_, batch_,
+               coded_.of(context_, p.x, layout.group, code_order(context_, layout, p.x.rows)));
   }
 }
 
@@ -293,11 +297,18 @@ void CudaOps::route_experts(const RouteExpertsParams& p) {
   run_route_experts(context_, p);
 }
 
+ActivationCodes CudaOps::code_experts(const AffineView& weight, const ExpertList& list, ExpertRows rows,
+                                      const TensorView& x) {
+  return expert_code_order(context_, weight, list) == CodeOrder::kPlanes
+             ? coded_.of_entries(context_, x, weight.group, list, rows)
+             : coded_.of(context_, x, weight.group);
+}
+
 void CudaOps::multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
                                const TensorView& x, const TensorView& out) {
   if (weight.is_affine()) {
-    run_affine_experts(context_, weight.affine(), list, rows, coded_.of(context_, x, weight.affine().group),
-                       out);
+    const AffineView& view = weight.affine();
+    run_affine_experts(context_, view, list, rows, code_experts(view, list, rows, x), out);
   } else {
     run_dense_experts(context_, weight.dense(), list, rows, x, out);
   }
@@ -325,7 +336,7 @@ void CudaOps::expert_mlp(const ExpertMlpParams& p) {
   writes(hidden);
   if (gate.is_affine() && up.is_affine() && can_pair(gate.affine(), up.affine())) {
     run_affine_experts_gated(context_, gate.affine(), up.affine(), list,
-                             coded_.of(context_, p.x, gate.affine().group), hidden);
+                             code_experts(gate.affine(), list, ExpertRows::kToken, p.x), hidden);
   } else {
     const TensorView up_rows = view(expert_up_, up.out());
     multiply_experts(gate, list, ExpertRows::kToken, p.x, hidden);

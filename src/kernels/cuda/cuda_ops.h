@@ -65,6 +65,8 @@ class CudaOps final : public Ops {
     (coded_.forget(views), ...);
   }
   /// out[p] = weight[expert of p] · x[row of p], x in f32.
+  ActivationCodes code_experts(const AffineView& weight, const ExpertList& list, ExpertRows rows,
+                               const TensorView& x);
   void multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
                         const TensorView& x, const TensorView& out);
 

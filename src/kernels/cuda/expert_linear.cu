@@ -3,9 +3,17 @@
 
 namespace mererun::cuda {
 
+CodeOrder expert_code_order(const LaunchContext& context, const AffineView& weight, const ExpertList& list) {
+  // The kernel of warpgroups takes groups by twos.
+  const bool fits = context.has_warpgroup_mma && list.width == kWideEntry && weight.is_common() &&
+                    weight.stored_bits == 4 && weight.groups() % 2 == 0;
+  return fits ? CodeOrder::kPlanes : CodeOrder::kLanes;
+}
+
 void run_affine_experts(const LaunchContext& context, const AffineView& weight, const ExpertList& list,
                         ExpertRows rows, const ActivationCodes& x, const TensorView& out) {
   const ExpertWork work = make_expert_work(weight, nullptr, list, rows, out);
+  if (x.order == CodeOrder::kPlanes) return run_experts_warpgroups(context, weight, work, x);
   const bool is_common = weight.is_common() && weight.stored_bits == 4;
   if (is_common && list.width == 8) {
     launch_gathered<1, 1, 4, true, false>(context, weight, work, x);

@@ -10,7 +10,11 @@ namespace mererun::cuda {
 
 /// Assignments an entry may hold, by the rows of the call: one column tile in decode and verification, four
 /// in prefill.
-inline int expert_width(int rows) { return rows <= 64 ? 8 : 32; }
+inline constexpr int kNarrowEntry = 8, kWideEntry = 32;
+inline int expert_width(int rows) { return rows <= 64 ? kNarrowEntry : kWideEntry; }
+
+/// The order of codes that the functions below take for a weight and a list.
+CodeOrder expert_code_order(const LaunchContext& context, const AffineView& weight, const ExpertList& list);
 
 /// out[p] = weight[expert of p] · x[row of p] for every assignment p.
 void run_affine_experts(const LaunchContext& context, const AffineView& weight, const ExpertList& list,

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/expert_list.h"
 
@@ -30,27 +32,50 @@ __device__ int prefix_sums(int* counts, int n) {
   return total;
 }
 
-/// One block; thread e collects the assignments of expert e in row order. `staged`: the ids fit in shared
-/// memory.
+/// Whether this lane is the first of those in `mask`.
+__device__ __forceinline__ bool leads(unsigned mask) {
+  return static_cast<int>(threadIdx.x & 31) == __ffs(static_cast<int>(mask)) - 1;
+}
+
+/// One block. Warps share the assignments in runs and count their experts; what the warps before have
+/// counted, and the lanes before in each 32, say where an assignment goes.
 __global__ void __launch_bounds__(kThreads)
-    expert_list_kernel(Matrix<const int> ids, ExpertList list, bool staged) {
-  extern __shared__ int counts[];  // [E] assignments, then places; [E] entries, then places of entries; ids
+    expert_list_kernel(Matrix<const int> ids, ExpertList list, int warps) {
+  extern __shared__ int
+      counts[];  // [E] assignments, then places; [E] entries, then places of entries; [warps][E]
   wait_for_predecessor();
   let_successor_start();
   int* entries = counts + list.experts;
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x & 31);
+  int* own = entries + list.experts + warp * list.experts;
   const int n = list.assignments();
-  if (staged) {
-    int* copies = entries + list.experts;
-    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads)
-      copies[i] = ids.row(i / list.chosen)[i % list.chosen];
-    ids = {copies, list.chosen};
-    __syncthreads();
+  const int run = (n + 32 * warps - 1) / (32 * warps) * 32;
+  /// Calls use(assignment, expert or -1, lanes with this expert) for each 32 of this warp's run.
+  const auto each = [&](auto&& use) {
+    if (warp >= warps) return;
+    const int end = (warp + 1) * run < n ? (warp + 1) * run : n;
+    for (int first = warp * run; first < end; first += 32) {
+      const int i = first + lane;
+      const int e = i < end ? ids.row(i / list.chosen)[i % list.chosen] : -1;
+      use(i, e, __match_any_sync(kAllLanes, e));
+      __syncwarp();
+    }
+  };
+  if (warp < warps) {
+    for (int e = lane; e < list.experts; e += 32) own[e] = 0;
+    __syncwarp();
   }
+  each([&](int, int e, unsigned mask) {
+    if (e >= 0 && leads(mask)) own[e] += __popc(mask);
+  });
+  __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < list.experts; e += kThreads) {
     int count = 0;
-    for (int t = 0; t < list.rows; ++t) {
-#pragma unroll 8
-      for (int i = 0; i < list.chosen; ++i) count += ids.row(t)[i] == e ? 1 : 0;
+    for (int w = 0; w < warps; ++w) {
+      int& at = entries[(1 + w) * list.experts + e];
+      const int here = at;
+      at = count;
+      count += here;
     }
     counts[e] = count;
     entries[e] = (count + list.width - 1) / list.width;
@@ -62,22 +87,20 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == 0) *list.entries = total;
   }
   __syncthreads();
-  for (int e = static_cast<int>(threadIdx.x); e < list.experts; e += kThreads) {
-    const int first = counts[e];
-    const int end = e + 1 < list.experts ? counts[e + 1] : n;
-    if (first == end) continue;
-    int at = first;
-    for (int t = 0; t < list.rows && at < end; ++t) {
-      for (int i = 0; i < list.chosen; ++i) {
-        if (ids.row(t)[i] != e) continue;
-        list.source[at] = t * list.chosen + i;
-        list.place[t * list.chosen + i] = at;
-        list.expert[at] = e;
-        ++at;
-      }
+  each([&](int i, int e, unsigned mask) {
+    if (e >= 0) {
+      const int at = counts[e] + own[e] + __popc(mask & ((1u << lane) - 1));
+      list.source[at] = i;
+      list.place[i] = at;
+      list.expert[at] = e;
     }
+    __syncwarp();
+    if (e >= 0 && leads(mask)) own[e] += __popc(mask);
+  });
+  for (int e = static_cast<int>(threadIdx.x); e < list.experts; e += kThreads) {
+    const int end = e + 1 < list.experts ? counts[e + 1] : n;
     int entry = entries[e];
-    for (int place = first; place < end; place += list.width, ++entry) {
+    for (int place = counts[e]; place < end; place += list.width, ++entry) {
       list.entry_expert[entry] = e;
       list.entry_first[entry] = place;
       list.entry_count[entry] = end - place < list.width ? end - place : list.width;
@@ -106,12 +129,11 @@ ExpertList lay_expert_list(int* memory, int rows, int chosen, int experts, int w
 }
 
 void run_expert_list(const LaunchContext& context, Matrix<const int> ids, const ExpertList& list) {
-  std::size_t bytes = 2 * sizeof(int) * static_cast<std::size_t>(list.experts);
-  const std::size_t id_bytes = sizeof(int) * static_cast<std::size_t>(list.assignments());
-  const bool staged = bytes + id_bytes <= 47 * 1024;
-  if (staged) bytes += id_bytes;
+  const int warps = std::min<int>(kThreads / 32, static_cast<int>(blocks_for(list.assignments(), 32)));
+  const std::size_t bytes =
+      sizeof(int) * static_cast<std::size_t>(list.experts) * static_cast<std::size_t>(2 + warps);
   allow_shared(expert_list_kernel, bytes);
-  launch(context, "expert_list", expert_list_kernel, {dim3(1), dim3(kThreads), bytes}, ids, list, staged);
+  launch(context, "expert_list", expert_list_kernel, {dim3(1), dim3(kThreads), bytes}, ids, list, warps);
 }
 
 }  // namespace mererun::cuda

@@ -4,6 +4,9 @@
 
 namespace mererun::cuda {
 
+/// Which row of its input an assignment reads.
+enum class ExpertRows { kToken, kPlace };
+
 /// The assignments (row, expert) of one call, grouped by ascending expert, rows ascending inside, in device
 /// memory. An entry is a run of at most `width` assignments of one expert.
 struct ExpertList {
@@ -17,10 +20,13 @@ struct ExpertList {
   int* entries = nullptr;  // [1] how many
 
   __host__ __device__ int assignments() const { return rows * chosen; }
+#if defined(__CUDACC__)
+  /// The row of its input that the assignment at a place reads.
+  __device__ int row_read(ExpertRows rows_read, int at) const {
+    return rows_read == ExpertRows::kToken ? source[at] / chosen : at;
+  }
+#endif
 };
-
-/// Which row of its input an assignment reads.
-enum class ExpertRows { kToken, kPlace };
 
 /// Entries there can be.
 inline int most_entries(int assignments, int experts, int width) {

@@ -25,20 +25,31 @@ struct ExpertWork {
   }
   __device__ __forceinline__ int columns(int unit) const { return list.entry_count[unit / tiles]; }
   __device__ __forceinline__ std::int64_t row(int unit, int column) const {
-    const int place = list.entry_first[unit / tiles] + column;
-    return rows_read == ExpertRows::kToken ? list.source[place] / list.chosen : place;
+    return list.row_read(rows_read, list.entry_first[unit / tiles] + column);
   }
-  __device__ __forceinline__ float* result(int unit, int column, int row) const {
+  /// The 16 weight rows of a unit, found once for many results.
+  struct Rows {
+    Matrix<float> out;  // from the entry's first place on
+    int columns, first, end;
+    __device__ __forceinline__ void store(int column, int row, float value) const {
+      if (first + row < end && column < columns) out.row(column)[first + row] = value;
+    }
+    __device__ __forceinline__ void store_pair(int column, int row, float gate, float up) const {
+      store(column, row, numerics::silu_f32(gate) * up);
+    }
+  };
+  __device__ __forceinline__ Rows rows_of(int unit) const {
     const int entry = unit / tiles;
-    const int n = (unit - entry * tiles) * kTileRows + row;
-    if (n >= rows || column >= list.entry_count[entry]) return nullptr;
-    return out.row(list.entry_first[entry] + column) + n;
+    return {{out.row(list.entry_first[entry]), out.stride},
+            list.entry_count[entry],
+            (unit - entry * tiles) * kTileRows,
+            rows};
   }
   __device__ __forceinline__ void store(int unit, int, int column, int row, float value) const {
-    if (float* to = result(unit, column, row)) *to = value;
+    rows_of(unit).store(column, row, value);
   }
   __device__ __forceinline__ void store_pair(int unit, int column, int row, float gate, float up) const {
-    if (float* to = result(unit, column, row)) *to = numerics::silu_f32(gate) * up;
+    rows_of(unit).store_pair(column, row, gate, up);
   }
 };
 
@@ -67,19 +78,6 @@ void launch_gathered(const LaunchContext& context, const AffineView& layout, con
          work, p);
 }
 
-/// The tile kernel, for lists whose width is its columns: 32.
-template <bool kPaired>
-void launch_expert_tiles(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
-                         const ActivationCodes& x) {
-  using Kernel = AffineTileKernel<4, 1, kPaired, ExpertWork>;
-  AffineTileLaunch p;
-  p.layout = layout;
-  p.x = x;
-  p.parts = static_cast<int>(blocks_for(work.tiles, Kernel::kUnits));
-  launch_tiles<4, 1, kPaired>(context, "expert_mlp", work, p,
-                              most_entries(work.list.assignments(), work.list.experts, work.list.width));
-}
-
 inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* second, const ExpertList& list,
                                    ExpertRows rows, const TensorView& out) {
   ExpertWork work{};
@@ -94,5 +92,24 @@ inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* s
   work.tiles = weight.tiles();
   return work;
 }
+
+/// The tile kernel, for lists whose width is its columns: 32.
+template <bool kPaired>
+void launch_expert_tiles(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
+                         const ActivationCodes& x) {
+  using Kernel = AffineTileKernel<4, 1, kPaired, ExpertWork>;
+  AffineTileLaunch p;
+  p.layout = layout;
+  p.x = x;
+  p.parts = static_cast<int>(blocks_for(work.tiles, Kernel::kUnits));
+  launch_tiles<4, 1, kPaired>(context, "expert_mlp", work, p,
+                              most_entries(work.list.assignments(), work.list.experts, work.list.width));
+}
+
+/// The same with matrix instructions of a warpgroup, for codes in plane order.
+void run_experts_warpgroups(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
+                            const ActivationCodes& x);
+void run_experts_gated_warpgroups(const LaunchContext& context, const AffineView& layout,
+                                  const ExpertWork& work, const ActivationCodes& x);
 
 }  // namespace mererun::cuda

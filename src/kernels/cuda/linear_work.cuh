@@ -41,12 +41,24 @@ struct LinearWork {
         wanted < targets[j].tiles ? wanted : targets[j].tiles - 1;  // an odd one out is read twice
     return targets[j].records + tile * targets[j].tile_bytes;
   }
-  __device__ __forceinline__ void store(int unit, int r, int column, int row, float value) const {
+  /// The 16 weight rows of a row tile, found once for many results.
+  struct Rows {
+    Matrix<float> out;
+    Matrix<const float> residual;
+    int first, end;
+    __device__ __forceinline__ void store(int column, int row, float value) const {
+      const int n = first + row;
+      if (n >= end) return;
+      out.row(column)[n] = residual.data == nullptr ? value : residual.row(column)[n] + value;
+    }
+  };
+  __device__ __forceinline__ Rows rows_of(int unit, int r = 0) const {
     const int j = target_of(unit);
     const Target& t = targets[j];
-    const int n = tile_of(unit, j, r) * kTileRows + row;
-    if (n >= t.rows) return;
-    t.out.row(column)[n] = t.residual.data == nullptr ? value : t.residual.row(column)[n] + value;
+    return {t.out, t.residual, tile_of(unit, j, r) * kTileRows, t.rows};
+  }
+  __device__ __forceinline__ void store(int unit, int r, int column, int row, float value) const {
+    rows_of(unit, r).store(column, row, value);
   }
   __device__ void store_pair(int, int, int, float, float) const {}
 };
