@@ -196,6 +196,9 @@ program_steps() {
   done
   step program verification-synthetic-27b 90 "$program" model benchmark q38-verification --synthetic q38-27b \
     --backend cuda --json
+  step program verification-synthetic-flash 60 "$program" model benchmark q38-verification --synthetic small-flash \
+    --backend cuda --json
+  step program mtp-synthetic-flash 60 "$program" model benchmark q36-mtp --synthetic small-flash --backend cuda --json
   step program refuses-absent-device 10 bash -c \
     '"$0" text chat --model-root models/demo-dense-4bit --backend cuda --device 9 --prompt x; [[ $? == 69 ]]' "$program"
 }

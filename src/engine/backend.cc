@@ -48,14 +48,6 @@ std::unique_ptr<Ops> make_chosen(Backend backend, int device, int threads) {
   return make_cpu_ops(cpu);
 }
 
-/// Flash-Next has no kernels on a GPU: asked for by name that is an error, else the CPU computes.
-Backend backend_for_flash(Backend wanted) {
-  if (wanted == Backend::kCuda) fail_no_gpu("a dense or mixture-of-experts model", "Flash-Next");
-  if (wanted != Backend::kAuto) return wanted;
-  log(LogLevel::kInfo, "backend", "chosen=cpu reason=\"Flash-Next\"");
-  return Backend::kCpu;
-}
-
 }  // namespace
 
 Backend parse_backend(std::string_view text) {
@@ -119,7 +111,6 @@ std::optional<std::string> misfit_of(const MemoryNeed& need, std::uint64_t free_
 
 std::unique_ptr<Ops> make_backend_for(const HostWeights& weights, const BackendNeed& need, Backend wanted,
                                       int device, int threads) {
-  if (weights.config.family == Family::kFlashNext) wanted = backend_for_flash(wanted);
   auto ops = make_backend(wanted, device, threads);
   const auto gpu = describe_gpu(*ops);
   if (!gpu) return ops;  // the host swaps and maps: the system decides

@@ -51,7 +51,6 @@ inline constexpr int kLeastContext = 4096;
 /// make_backend for a model whose weights are still on the host. A GPU must have room for the weights and a
 /// sequence of kLeastContext positions (or of `need.context`, if that is less): the budget is logged before
 /// anything is loaded, and a model that does not fit is refused (kCuda) or computed on the CPU (kAuto).
-/// Flash-Next is computed on the CPU (kAuto) or refused (kCuda).
 /// Errors: those of make_backend; kUnsupported; kOutOfMemory with the parts of the budget.
 std::unique_ptr<Ops> make_backend_for(const HostWeights& weights, const BackendNeed& need, Backend wanted,
                                       int device, int threads);

@@ -50,6 +50,9 @@ class Ops {
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void zero(void* device, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  /// Lets the device begin on what was called so far, before the caller waits for something else. The base
+  /// class does nothing: calls have begun already.
+  virtual void submit() {}
 
   /// Converts a weight for this backend; the source must outlive the result (a backend may keep reading it).
   /// Errors: kUnsupported for a layout the backend does not serve, naming source.name.

@@ -16,7 +16,7 @@ void check_model_bits(Report& report, const std::string& name, const std::filesy
 /// the same ids a hundred times.
 void check_generation(Report& report, const std::string& name, const std::filesystem::path& folder);
 
-/// Linears, experts and delta steps of the true 27B and 35B shapes against the CPU backend.
+/// Linears and experts of the true 27B, 35B and Flash-Next shapes against the CPU backend.
 void check_true_shapes(Report& report);
 
 /// Read bandwidth, then linears at several widths.

@@ -1,8 +1,8 @@
 // The CUDA backend against the CPU's bits, and its speed:
 //   mererun_cuda_check [--models DIR] [--golden DIR] [--out FILE] [--commit ID] STEP ...
 // STEP: bits (checkpoints), long (4,944 tokens on the bundled ones), generate (drafting generations), shapes
-// (true 27B and 35B ops), linears, 27b, 35b, 27b-64k, 35b-64k. Prints one JSON object a line; --out holds
-// them as one array, complete after each. Exit status 1 if a comparison failed.
+// (true 27B, 35B and Flash-Next ops), linears, 27b, 35b, 27b-64k, 35b-64k. Prints one JSON object a line;
+// --out holds them as one array, complete after each. Exit status 1 if a comparison failed.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -43,8 +43,16 @@ Arguments parse(int count, char** values) {
   return arguments;
 }
 
+/// Up to here every position of tiny-flash is visible to attention, from here on chosen blocks are.
+constexpr int kTinyFlashDense = 67;
+
 void run_bits(Report& report, const Arguments& arguments) {
   using mererun::cuda_check::check_model_bits;
+  const std::filesystem::path flash = arguments.golden / "tiny-flash" / "mlx";
+  check_model_bits(report, "tiny-flash", flash, 300, 256);
+  // Windows of 4, 8, 16 and 32 rows that begin before the border and end behind it.
+  for (const int before : {30, 13, 6, 3, 2, 1})
+    check_model_bits(report, "tiny-flash", flash, kTinyFlashDense - before, 8);
   check_model_bits(report, "tiny-dense", arguments.golden / "tiny-dense" / "mlx", 300, 256);
   check_model_bits(report, "tiny-moe", arguments.golden / "tiny-moe" / "mlx", 300, 256);
   check_model_bits(report, "demo-dense-4bit", arguments.models / "demo-dense-4bit", 300, 256);
@@ -58,6 +66,7 @@ void run_step(Report& report, const Arguments& arguments, const std::string& ste
   if (step == "linears") return bench_linears(report);
   if (step == "27b" || step == "35b") return bench_model(report, step);
   if (step == "27b-64k" || step == "35b-64k") return bench_long_context(report, step.substr(0, 3));
+  if (step == "generate") check_generation(report, "tiny-flash", arguments.golden / "tiny-flash" / "mlx");
   for (const char* name : {"demo-dense-4bit", "demo-moe-4bit"}) {
     if (step == "long") check_model_bits(report, name, arguments.models / name, 4944, 16);
     if (step == "generate") check_generation(report, name, arguments.models / name);

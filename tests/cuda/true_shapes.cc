@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 
 #include "kernels/ops.h"
@@ -15,12 +16,33 @@ struct Shape {
   int out, in, bits;
 };
 constexpr Shape kShapes[] = {
-    {"27b delta inputs", 16480, 5120, 4}, {"27b attention inputs", 14336, 5120, 4},
-    {"27b out", 5120, 6144, 4},           {"27b gate", 17408, 5120, 4},
-    {"27b down", 5120, 17408, 4},         {"35b delta inputs", 12352, 2048, 4},
-    {"35b out", 2048, 4096, 4},           {"35b router", 256, 2048, 8},
-    {"35b shared down", 2048, 512, 4},    {"35b odd rows", 2041, 4096, 8},
+    {"27b delta inputs", 16480, 5120, 4},
+    {"27b attention inputs", 14336, 5120, 4},
+    {"27b out", 5120, 6144, 4},
+    {"27b gate", 17408, 5120, 4},
+    {"27b down", 5120, 17408, 4},
+    {"35b delta inputs", 12352, 2048, 4},
+    {"35b out", 2048, 4096, 4},
+    {"35b router", 256, 2048, 8},
+    {"35b shared down", 2048, 512, 4},
+    {"35b odd rows", 2041, 4096, 8},
+    {"flash streams down", 320, 10240, 4},
+    {"flash streams up", 10240, 320, 4},
+    {"flash inject", 4, 10240, 4},
+    {"flash n-gram key", 10240, 2560, 4},
 };
+
+struct ExpertShape {
+  const char* name;
+  int hidden, inner, experts, chosen, bits;
+
+  std::size_t elements() const {
+    return static_cast<std::size_t>(experts) * static_cast<std::size_t>(inner) *
+           static_cast<std::size_t>(hidden);
+  }
+};
+constexpr ExpertShape kExpertShapes[] = {{"35b experts", 2048, 512, 256, 8, 4},
+                                         {"flash experts", 2560, 640, 512, 10, 3}};
 
 class Rows {
  public:
@@ -76,55 +98,72 @@ void check_linear(Report& report, Ops& cpu, Ops& gpu, const RandomWeights& rando
        wrong.empty()});
 }
 
-/// Top-8 of 256 experts, as in the 35B.
-void check_experts(Report& report, Ops& cpu, Ops& gpu, const RandomWeights& random) {
-  constexpr int kHidden = 2048, kInner = 512, kExperts = 256, kChosen = 8;
-  const auto run = [&](Ops& ops, int width) {
-    const LinearHandle gate = ops.prepare_linear(random.affine("gate", kInner, kHidden, 4, kExperts));
-    const LinearHandle up = ops.prepare_linear(random.affine("up", kInner, kHidden, 4, kExperts));
-    const LinearHandle down = ops.prepare_linear(random.affine("down", kHidden, kInner, 4, kExperts));
+class Experts {
+ public:
+  Experts(Ops& ops, const RandomWeights& random, const ExpertShape& shape)
+      : ops_(ops),
+        s_(shape),
+        gate_(ops.prepare_linear(random.affine("gate", s_.inner, s_.hidden, s_.bits, s_.experts))),
+        up_(ops.prepare_linear(random.affine("up", s_.inner, s_.hidden, s_.bits, s_.experts))),
+        down_(ops.prepare_linear(random.affine("down", s_.hidden, s_.inner, s_.bits, s_.experts))) {}
+
+  std::uint64_t run(int width) {
     Rows rows(static_cast<std::uint32_t>(width));
-    const auto n = static_cast<std::size_t>(width);
     std::vector<Buffer> keep;
-    const TensorView x = put(ops, keep, rows(n * kHidden), width, kHidden);
-    const TensorView logits = put(ops, keep, rows(n * kExperts), width, kExperts);
-    const TensorView shared = put(ops, keep, rows(n * kHidden), width, kHidden);
-    const TensorView shared_gate = put(ops, keep, rows(n), width, 1);
-    const TensorView residual = put(ops, keep, rows(n * kHidden), width, kHidden);
-    const TensorView weights = put(ops, keep, std::vector<float>(n * kChosen), width, kChosen);
-    TensorView ids = put(ops, keep, std::vector<float>(n * kChosen), width, kChosen);
+    const auto random = [&](int cols) {
+      return put(ops_, keep, rows(static_cast<std::size_t>(width) * static_cast<std::size_t>(cols)), width,
+                 cols);
+    };
+    const TensorView x = random(s_.hidden), logits = random(s_.experts), shared = random(s_.hidden),
+                     shared_gate = random(1), residual = random(s_.hidden), weights = random(s_.chosen);
+    TensorView ids = random(s_.chosen);
     ids.dtype = DType::kI32;
-    ops.route_experts(
+    ops_.route_experts(
         {.logits = logits, .forced_ids = {}, .normalise = true, .ids = ids, .weights = weights});
-    ops.expert_mlp({.x = x,
-                    .ids = ids,
-                    .weights = weights,
-                    .gate = gate.get(),
-                    .up = up.get(),
-                    .down = down.get(),
-                    .shared = shared,
-                    .shared_gate = shared_gate,
-                    .residual = residual,
-                    .out = residual});
-    return hash_floats(take(ops, residual));
-  };
+    ops_.expert_mlp({.x = x,
+                     .ids = ids,
+                     .weights = weights,
+                     .gate = gate_.get(),
+                     .up = up_.get(),
+                     .down = down_.get(),
+                     .shared = shared,
+                     .shared_gate = shared_gate,
+                     .residual = residual,
+                     .out = residual});
+    return hash_floats(take(ops_, residual));
+  }
+
+ private:
+  Ops& ops_;
+  ExpertShape s_;
+  LinearHandle gate_, up_, down_;
+};
+
+void check_experts(Report& report, Ops& cpu, Ops& gpu, const RandomWeights& random,
+                   const ExpertShape& shape) {
+  Experts on_cpu(cpu, random, shape), on_gpu(gpu, random, shape);
   std::string wrong;
   for (const int width : {1, 4, 8, 9, 32, 100}) {
-    if (run(cpu, width) != run(gpu, width)) wrong += fmt::format("{} ", width);
+    if (on_cpu.run(width) != on_gpu.run(width)) wrong += fmt::format("{} ", width);
   }
-  report.add({fmt::format(R"({{"check":"expert bits","shape":"35b experts","wrongWidths":"{}","pass":{}}})",
-                          wrong, wrong.empty()),
+  report.add({fmt::format(R"({{"check":"expert bits","shape":"{}","wrongWidths":"{}","pass":{}}})",
+                          shape.name, wrong, wrong.empty()),
               wrong.empty()});
 }
 
 }  // namespace
 
 void check_true_shapes(Report& report) {
-  const RandomWeights random(std::size_t{256} * 2048 * 512, std::size_t{256} * 2048 * 512 / 64);
+  std::size_t most_bytes = std::size_t{256} * 2048 * 512, most_sides = 0;
+  for (const ExpertShape& shape : kExpertShapes) {
+    most_bytes = std::max(most_bytes, shape.elements() * static_cast<std::size_t>(shape.bits) / 8);
+    most_sides = std::max(most_sides, shape.elements() / 64);
+  }
+  const RandomWeights random(most_bytes, most_sides);
   const auto cpu = make_cpu_ops({});
   const auto gpu = make_cuda_ops({});
   for (const Shape& shape : kShapes) check_linear(report, *cpu, *gpu, random, shape);
-  check_experts(report, *cpu, *gpu, random);
+  for (const ExpertShape& shape : kExpertShapes) check_experts(report, *cpu, *gpu, random, shape);
 }
 
 }  // namespace mererun::cuda_check

@@ -104,15 +104,6 @@ TEST(Backend, EngineAndSyntheticModelRefuseAMissingGpuBeforeLoading) {
   EXPECT_EQ(error_of([&] { SyntheticModel model(synthetic); }).code(), ErrorCode::kUnsupported);
 }
 
-TEST(Backend, FlashNextIsComputedOnTheCpu) {
-  HostWeights host;
-  host.config.family = Family::kFlashNext;
-  EXPECT_EQ(make_backend_for(host, {}, Backend::kAuto, 0, 1)->name(), "cpu");
-  const Error refused = error_of([&] { make_backend_for(host, {}, Backend::kCuda, 0, 1); });
-  EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
-  EXPECT_STREQ(refused.what(), "backend cuda: expected a dense or mixture-of-experts model, got Flash-Next");
-}
-
 TEST(Budget, CountsRecordsOfSixteenRows) {
   LinearSource s;
   s.format = WeightFormat::kAffine;

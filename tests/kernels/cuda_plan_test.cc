@@ -98,6 +98,19 @@ TEST(CudaPlan, AttentionBlocksCoverEveryQuery) {
   }
 }
 
+TEST(CudaPlan, NoBlockHasQueriesOfTwoRowsWhereEachHasItsOwnCache) {
+  for (const int shared : {232448, 101376}) {
+    for (const int rows : {1, 5, 54}) {
+      for (const int group : {1, 2, 12, 40}) {
+        const AttendPlan plan = plan_attend_rows(cache(9, 2, 256), 2 * group, rows, 132, shared);
+        EXPECT_EQ(group % plan.block_queries, 0) << group;
+        EXPECT_EQ(plan.query_blocks * plan.block_queries, rows * group);
+        EXPECT_LE(plan.shared_bytes, static_cast<std::size_t>(shared));
+      }
+    }
+  }
+}
+
 TEST(CudaPlan, AttentionFitsWhereABlockHas99KiB) {  // compute capability 8.6 and 8.9
   for (const int pages : {4, 64, 1024}) {
     for (const int rows : {1, 4, 9, 1000}) {

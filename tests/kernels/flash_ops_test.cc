@@ -1,15 +1,17 @@
 // The ops that only Flash-Next uses: against plain double arithmetic, against their rules, and every backend
-// and instruction set against the reference, bit for bit.
+// and instruction set against the reference, bit for bit (FlashOps: the backends, a GPU's among them).
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
 #include "model/rope_table.h"
+#include "tests/kernels/backends.h"
 #include "tests/kernels/cpu_variants.h"
 #include "tests/kernels/kv_pages.h"
 #include "tests/kernels/op_data.h"
@@ -18,6 +20,9 @@ namespace mererun {
 namespace {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+class FlashOps : public OpTest {};
+MERERUN_FOR_ALL_BACKENDS(FlashOps);
 
 template <typename Run>
 void expect_parity(const std::string& what, Run run) {
@@ -108,11 +113,24 @@ TEST(StreamOps, FollowTheFormulas) {
   EXPECT_LT(relative_error(got, expected), 1e-6);
 }
 
-TEST(StreamOps, EveryBackendAndRowAlone) {
+std::vector<StreamData> stream_cases() {
+  std::vector<StreamData> all;
   for (const auto& [rows, hidden, rank] :
-       {std::tuple{1, 2560, 320}, {9, 2560, 320}, {33, 128, 64}, {2, 37, 5}}) {
-    const StreamData d(rows, hidden, rank, 7);
-    expect_parity("H " + std::to_string(hidden), [&](Ops& ops) { return run_streams(ops, d); });
+       {std::tuple{1, 2560, 320}, {9, 2560, 320}, {33, 128, 64}, {2, 37, 5}})
+    all.emplace_back(rows, hidden, rank, 7);
+  return all;
+}
+
+TEST(StreamOps, EveryInstructionSet) {
+  for (const StreamData& d : stream_cases())
+    expect_parity("H " + std::to_string(d.hidden), [&](Ops& ops) { return run_streams(ops, d); });
+}
+
+TEST_P(FlashOps, Streams) {
+  for (StreamData& d : stream_cases()) {
+    SCOPED_TRACE(d.hidden);
+    d.streams[1] = std::numeric_limits<float>::infinity();  // the first run of the first row is broken
+    expect_same_bits(run_streams(*ops_, d), run_streams(*definition_, d));
   }
 }
 
@@ -197,28 +215,44 @@ TEST(NgramOps, FollowTheFormulas) {
   EXPECT_TRUE(std::equal(got.end() - 9 * width, got.end(), d.inputs.end() - 9 * width));
 }
 
-TEST(NgramOps, EveryBackendAnyChunks) {
-  for (const int hidden : {24, 1100, 2560}) {
-    const NgramData d(hidden > 2000 ? 5 : 23, hidden, 11);
-    const auto reference = make_reference_ops();
-    const std::vector<float> whole = run_ngram(*reference, d, d.rows);
-    for (const int chunk : {1, 2, 9, 10}) expect_same_bits(run_ngram(*reference, d, chunk), whole);
-    expect_parity("H " + std::to_string(hidden), [&](Ops& ops) { return run_ngram(ops, d, 4); });
+std::vector<NgramData> ngram_cases() {
+  std::vector<NgramData> all;
+  for (const int hidden : {24, 1100, 2560}) all.emplace_back(hidden > 2000 ? 5 : 23, hidden, 11);
+  return all;
+}
+
+TEST(NgramOps, EveryInstructionSet) {
+  for (const NgramData& d : ngram_cases())
+    expect_parity("H " + std::to_string(d.hidden), [&](Ops& ops) { return run_ngram(ops, d, 4); });
+}
+
+TEST_P(FlashOps, NgramLayerInAnyChunks) {
+  for (const NgramData& d : ngram_cases()) {
+    SCOPED_TRACE(d.hidden);
+    const std::vector<float> whole = run_ngram(*definition_, d, d.rows);
+    for (const int chunk : {1, 2, 9, 10, d.rows}) expect_same_bits(run_ngram(*ops_, d, chunk), whole);
   }
 }
 
+struct SparseShape {
+  int heads = 4, kv_heads = 2, dim = 32, index_heads = 4, index_dim = 32;
+  int index_row() const { return (index_heads + 1) * index_dim; }
+};
+
 /// A layer of sparse attention over `positions` made-up positions.
 struct SparseData {
-  static constexpr int kHeads = 4, kKvHeads = 2, kDim = 32, kIndexHeads = 4, kIndexDim = 32;
   int positions;
+  SparseShape shape;
   std::vector<float> q_gate, k, v, qk, q_norm, k_norm, index_q_norm, index_k_norm;
-  SparseData(int n, std::uint32_t seed) : positions(n) {
+  SparseData(int n, std::uint32_t seed, const SparseShape& s = {}) : positions(n), shape(s) {
     Numbers numbers(seed);
-    q_gate = numbers.normals(area(n, 2 * kHeads * kDim));
-    k = numbers.normals(area(n, kKvHeads * kDim));
-    v = numbers.normals(area(n, kKvHeads * kDim));
-    qk = numbers.normals(area(n, (kIndexHeads + 1) * kIndexDim));
-    for (auto* w : {&q_norm, &k_norm, &index_q_norm, &index_k_norm}) *w = numbers.normals(kDim);
+    q_gate = numbers.normals(area(n, 2 * s.heads * s.dim));
+    k = numbers.normals(area(n, s.kv_heads * s.dim));
+    v = numbers.normals(area(n, s.kv_heads * s.dim));
+    qk = numbers.normals(area(n, s.index_row()));
+    for (auto* w : {&q_norm, &k_norm}) *w = numbers.normals(static_cast<std::size_t>(s.dim));
+    for (auto* w : {&index_q_norm, &index_k_norm})
+      *w = numbers.normals(static_cast<std::size_t>(s.index_dim));
   }
 };
 
@@ -237,20 +271,19 @@ struct SparseRun {
 };
 
 SparseRun run_sparse(Ops& ops, const SparseData& d, int first, int k, int chunk, bool dense = false) {
-  using D = SparseData;
+  const SparseShape& s = d.shape;
   const int n = d.positions;
   RopeTable rope(ops, small_rope());
   rope.ensure(n);
-  KvPages pages(ops, n / kKvPagePositions + 1, D::kKvHeads, D::kDim, D::kIndexDim);
+  KvPages pages(ops, n / kKvPagePositions + 1, s.kv_heads, s.dim, s.index_dim);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
   std::iota(ids.begin(), ids.end(), 0);
   const Ints at(ops, 1, n, ids);
-  const Floats q_gate(ops, n, 2 * D::kHeads * D::kDim, d.q_gate), k_in(ops, n, D::kKvHeads * D::kDim, d.k),
-      v_in(ops, n, D::kKvHeads * D::kDim, d.v), qk(ops, n, (D::kIndexHeads + 1) * D::kIndexDim, d.qk),
-      q_norm(ops, 1, D::kDim, d.q_norm), k_norm(ops, 1, D::kDim, d.k_norm),
-      iq_norm(ops, 1, D::kIndexDim, d.index_q_norm), ik_norm(ops, 1, D::kIndexDim, d.index_k_norm),
-      q(ops, n, D::kHeads * D::kDim), index_q(ops, n, D::kIndexHeads * D::kIndexDim),
-      out(ops, n, D::kHeads * D::kDim);
+  const Floats q_gate(ops, n, 2 * s.heads * s.dim, d.q_gate), k_in(ops, n, s.kv_heads * s.dim, d.k),
+      v_in(ops, n, s.kv_heads * s.dim, d.v), qk(ops, n, s.index_row(), d.qk), q_norm(ops, 1, s.dim, d.q_norm),
+      k_norm(ops, 1, s.dim, d.k_norm), iq_norm(ops, 1, s.index_dim, d.index_q_norm),
+      ik_norm(ops, 1, s.index_dim, d.index_k_norm), q(ops, n, s.heads * s.dim),
+      index_q(ops, n, s.index_heads * s.index_dim), out(ops, n, s.heads * s.dim);
   const Ints blocks(ops, n, k);
   for (int from = 0; from < n; from += chunk) {
     const int rows = std::min(chunk, n - from);
@@ -263,7 +296,7 @@ SparseRun run_sparse(Ops& ops, const SparseData& d, int first, int k, int chunk,
                            .k_norm = k_norm.view(),
                            .positions = positions,
                            .rope = rope.view(),
-                           .heads = D::kHeads,
+                           .heads = s.heads,
                            .q = part(q.view()),
                            .cache = pages.view()});
     ops.index_prepare({.qk = part(qk.view()),
@@ -271,7 +304,7 @@ SparseRun run_sparse(Ops& ops, const SparseData& d, int first, int k, int chunk,
                        .k_norm = ik_norm.view(),
                        .positions = positions,
                        .rope = rope.view(),
-                       .heads = D::kIndexHeads,
+                       .heads = s.index_heads,
                        .q = part(index_q.view()),
                        .cache = pages.view()});
   }
@@ -284,7 +317,7 @@ SparseRun run_sparse(Ops& ops, const SparseData& d, int first, int k, int chunk,
                   .q_gate = part(q_gate.view()),
                   .positions = positions,
                   .cache = pages.view(),
-                  .heads = D::kHeads,
+                  .heads = s.heads,
                   .scale_log2e = 0.25f,
                   .out = part(out.view())});
       continue;
@@ -292,14 +325,14 @@ SparseRun run_sparse(Ops& ops, const SparseData& d, int first, int k, int chunk,
     ops.select_blocks({.q = part(index_q.view()),
                        .positions = positions,
                        .cache = pages.view(),
-                       .heads = D::kIndexHeads,
+                       .heads = s.index_heads,
                        .blocks = part(blocks.view())});
     ops.attend_blocks({.q = part(q.view()),
                        .q_gate = part(q_gate.view()),
                        .positions = positions,
                        .blocks = part(blocks.view()),
                        .cache = pages.view(),
-                       .heads = D::kHeads,
+                       .heads = s.heads,
                        .scale_log2e = 0.25f,
                        .out = part(out.view())});
   }
@@ -327,7 +360,7 @@ TEST(SparseAttention, SelectsTheBestCompleteBlocks) {
     }
     return x;
   };
-  constexpr int kDim = SparseData::kIndexDim, kRow = 5 * kDim;
+  constexpr int kDim = 32, kRow = 5 * kDim;
   for (int p = kFirst; p < d.positions; ++p) {
     std::vector<std::pair<double, int>> scores;
     for (int b = 0; b < (p + 1) / 4; ++b) {
@@ -358,52 +391,65 @@ TEST(SparseAttention, SelectsTheBestCompleteBlocks) {
   }
 }
 
-TEST(SparseAttention, TiesGoToTheLowestBlock) {
+TEST_P(FlashOps, TiesGoToTheLowestBlock) {
   SparseData d(64, 6);
   // Index queries of zeros: every block scores 0.
   for (int p = 0; p < d.positions; ++p)
-    std::fill_n(d.qk.begin() + p * 5 * SparseData::kIndexDim, 4 * SparseData::kIndexDim, 0.0f);
-  const auto check = [&](Ops& ops) {
-    const SparseRun run = run_sparse(ops, d, 40, 5, 64);
-    for (int p = 40; p < 64; ++p)
-      for (int i = 0; i < 5; ++i) ASSERT_EQ(run.blocks[static_cast<std::size_t>(p * 5 + i)], i);
-  };
-  check(*make_reference_ops());
-  for (const CpuVariant& variant : cpu_variants()) check(*variant.make());
+    std::fill_n(d.qk.begin() + p * d.shape.index_row(), 4 * d.shape.index_dim, 0.0f);
+  const SparseRun run = run_sparse(*ops_, d, 40, 5, 64);
+  for (int p = 40; p < 64; ++p)
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(run.blocks[static_cast<std::size_t>(p * 5 + i)], i);
 }
 
-TEST(SparseAttention, AFullBudgetIsDenseAttentionBitForBit) {
+TEST_P(FlashOps, AFullBudgetIsDenseAttentionBitForBit) {
   const SparseData d(1200, 8);  // past a segment of 1,024
-  const auto ops = make_cpu_ops({});
   for (const int p : {255, 256, 1023, 1199}) {
     const int k = (p + 1) / 4;
     SparseData cut = d;
     cut.positions = p + 1;
     for (auto& [all, cols] : {std::pair{&cut.q_gate, 256}, {&cut.k, 64}, {&cut.v, 64}, {&cut.qk, 160}})
       all->resize(area(p + 1, cols));
-    const SparseRun sparse = run_sparse(*ops, cut, p, k, 2000),
-                    dense = run_sparse(*ops, cut, p, k, 2000, true);
+    const SparseRun sparse = run_sparse(*ops_, cut, p, k, 2000),
+                    dense = run_sparse(*ops_, cut, p, k, 2000, true);
     expect_same_bits(rows_of(sparse.out, 128, p, 1), rows_of(dense.out, 128, p, 1));
   }
 }
 
-TEST(SparseAttention, EveryBackendAnyChunks) {
+void expect_same_run(const SparseRun& run, const SparseRun& expected) {
+  expect_same_bits(run.index_q, expected.index_q);
+  expect_same_bits(run.out, expected.out);
+  EXPECT_EQ(run.blocks, expected.blocks);
+  EXPECT_TRUE(run.pages == expected.pages);
+}
+
+constexpr int kChosen = 20, kFirstSparse = 4 * kChosen - 1;
+
+TEST(SparseAttention, EveryInstructionSetAnyChunks) {
   const SparseData d(700, 9);
-  constexpr int kChosen = 20, kFirst = 4 * kChosen - 1;
-  const auto reference = make_reference_ops();
-  const SparseRun whole = run_sparse(*reference, d, kFirst, kChosen, 700);
-  const auto same = [&](const SparseRun& run) {
-    expect_same_bits(run.index_q, whole.index_q);
-    expect_same_bits(run.out, whole.out);
-    EXPECT_EQ(run.blocks, whole.blocks);
-    EXPECT_TRUE(run.pages == whole.pages);
-  };
-  for (const int chunk : {1, 3, 64}) same(run_sparse(*reference, d, kFirst, kChosen, chunk));
+  const SparseRun whole = run_sparse(*make_reference_ops(), d, kFirstSparse, kChosen, 700);
   for (const CpuVariant& variant : cpu_variants()) {
     SCOPED_TRACE(variant.name);
-    same(run_sparse(*variant.make(), d, kFirst, kChosen, 700));
-    same(run_sparse(*variant.make(), d, kFirst, kChosen, 5));
-    same(run_sparse(*variant.make(), d, kFirst, kChosen, 1));
+    for (const int chunk : {700, 5, 1})
+      expect_same_run(run_sparse(*variant.make(), d, kFirstSparse, kChosen, chunk), whole);
+  }
+}
+
+TEST_P(FlashOps, SparseAttentionInAnyChunks) {
+  SparseData d(700, 9);
+  // A key that is no number: its block scores 0, like others of which no query wants anything.
+  d.qk[static_cast<std::size_t>(17 * d.shape.index_row() + 4 * d.shape.index_dim)] =
+      std::numeric_limits<float>::quiet_NaN();
+  const SparseRun whole = run_sparse(*definition_, d, kFirstSparse, kChosen, 700);
+  for (const int chunk : {1, 3, 64, 700})
+    expect_same_run(run_sparse(*ops_, d, kFirstSparse, kChosen, chunk), whole);
+}
+
+TEST_P(FlashOps, SparseAttentionOfTheRealSizes) {
+  // The budget of 512 blocks: few rows with all heads, then more rows than are gathered at a time.
+  for (const auto& [rows, heads] : {std::pair{5, 24}, {60, 2}}) {
+    const SparseData d(2500, 12, {heads, 2, 256, 4, 128});
+    expect_same_run(run_sparse(*ops_, d, d.positions - rows, 512, 2500),
+                    run_sparse(*make_reference_ops(), d, d.positions - rows, 512, 2500));
   }
 }
 

@@ -247,6 +247,7 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_
   const int limit =
       kSpan == AttendSpan::kWhole || begin + kPositions > most_visible ? most_visible : begin + kPositions;
   const int least_visible = p.positions[first_query / p.group] + 1;
+  const std::byte* const* pages = p.cache.pages + first_query / p.group * p.row_pages;
 
   const Shared s = Shared::carve<kSpan>(attend_shared, dim, p.block_queries);
   if (tid < queries) s.queries[tid].visible = p.positions[(first_query + tid) / p.group] + 1;
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_
   for (int first = begin; first < limit; first += kKeys) {
     const int count = most_visible - first < kKeys ? most_visible - first : kKeys;
     __syncthreads();
-    stage_tile(p, s, kv_head, first, count);
+    stage_tile(p, s, pages, kv_head, first, count);
     __syncthreads();
     score_keys(p, s, queries);
     __syncthreads();
@@ -304,8 +305,8 @@ void run_any(const LaunchContext& context, const Attend& args, const AttendPlan&
 
 }  // namespace
 
-void run_attend(const LaunchContext& context, const AttendParams& p, const AttendPlan& plan,
-                float* partials) {
+void run_attend(const LaunchContext& context, const AttendParams& p, const AttendPlan& plan, float* partials,
+                int row_pages) {
   const Attend args{matrix<const float>(p.q),
                     matrix<const float>(p.q_gate),
                     p.positions.row<const int>(0),
@@ -317,7 +318,8 @@ void run_attend(const LaunchContext& context, const AttendParams& p, const Atten
                     plan.chunks,
                     p.scale_log2e,
                     matrix<float>(p.out),
-                    partials};
+                    partials,
+                    row_pages};
   if (plan.is_paired) {
     run_attend_pair(context, args, plan);
   } else {

@@ -94,6 +94,17 @@ inline AttendPlan plan_attend_any(const KvLayerView& cache, int heads, int rows,
   return plan;
 }
 
+/// The same where every row has a cache of its own: no block has queries of two rows.
+inline AttendPlan plan_attend_rows(const KvLayerView& cache, int heads, int rows, int multiprocessors,
+                                   int shared_per_block) {
+  AttendPlan plan = plan_attend_any(cache, heads, rows, multiprocessors, shared_per_block);
+  const int group = heads / cache.kv_heads;
+  plan.block_queries = std::min(plan.block_queries, group);
+  while (group % plan.block_queries != 0) --plan.block_queries;
+  plan.query_blocks = rows * (group / plan.block_queries);
+  return plan;
+}
+
 /// Plan for heads of 256 dims: two tiles a warp, eight warps and six or eight queries a block. More queries a
 /// block read less but were slower (docs/performance-cuda.md).
 inline AttendPlan plan_attend_pair(const KvLayerView& cache, int heads, int rows, int multiprocessors) {

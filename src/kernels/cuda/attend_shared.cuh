@@ -23,7 +23,8 @@ struct Attend {
   int heads, group, rows, block_queries, chunks;
   float scale_log2e;
   Matrix<float> out;
-  float* partials;  // [row * heads + head][chunk][m, l, o...]
+  float* partials;    // [row * heads + head][chunk][m, l, o...]
+  int row_pages = 0;  // pages of each row's own table; 0: one table for all rows
 };
 
 /// Where a block leaves the partial softmax of one query.
@@ -163,9 +164,11 @@ __device__ inline void stage_codes(const std::int16_t* from, int dim, int count,
   }
 }
 
-__device__ inline void stage_tile(const Attend& p, const Shared& s, int kv_head, int first, int count) {
+/// Keys and values [first, first + count) of one KV head, out of the page table at `pages`.
+__device__ inline void stage_tile(const Attend& p, const Shared& s, const std::byte* const* pages,
+                                  int kv_head, int first, int count) {
   const int dim = p.cache.head_dim;
-  const std::byte* page = p.cache.pages[first / kKvPagePositions];  // a tile lies inside one page
+  const std::byte* page = pages[first / kKvPagePositions];  // a tile lies inside one page
   const std::int64_t slot = static_cast<std::int64_t>(kv_head) * kKvPagePositions + first % kKvPagePositions;
   stage_codes(reinterpret_cast<const std::int16_t*>(page + p.cache.key_codes) + slot * dim, dim, count,
               s.keys, s.pitch);

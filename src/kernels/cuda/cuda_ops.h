@@ -11,6 +11,7 @@
 #include "kernels/cuda/device_scratch.h"
 #include "kernels/cuda/expert_list.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/sparse.h"
 #include "kernels/cuda/weight_upload.h"
 #include "kernels/cuda_device.h"
 #include "kernels/ops.h"
@@ -32,6 +33,7 @@ class CudaOps final : public Ops {
   void copy(void* to, const void* from, std::size_t bytes) override;
   void zero(void* device, std::size_t bytes) override;
   void synchronize() override;
+  void submit() override { flush(); }
   LinearHandle prepare_linear(const LinearSource& source) override;
   LinearHandle prepare_embedding(const LinearSource& source) override;
 
@@ -51,6 +53,16 @@ class CudaOps final : public Ops {
   void route_experts(const RouteExpertsParams& p) override;
   void expert_mlp(const ExpertMlpParams& p) override;
   void argmax_rows(const ArgmaxRowsParams& p) override;
+  // cuda_flash.cc
+  void grouped_rms_norm(const GroupedRmsNormParams& p) override;
+  void stream_silu(const StreamSiluParams& p) override;
+  void mix_streams(const MixStreamsParams& p) override;
+  void add_to_streams(const AddToStreamsParams& p) override;
+  void ngram_gate(const NgramGateParams& p) override;
+  void ngram_conv(const NgramConvParams& p) override;
+  void index_prepare(const IndexPrepareParams& p) override;
+  void select_blocks(const SelectBlocksParams& p) override;
+  void attend_blocks(const AttendBlocksParams& p) override;
 
   const DeviceInfo& device() const { return device_; }
   const Stream& stream() const { return stream_; }
@@ -93,7 +105,9 @@ class CudaOps final : public Ops {
   std::vector<DeltaReplayParams> replays_;
   std::vector<AdvanceWindowParams> windows_;
   bool is_prepared_ = false;  // the last kernel is delta_prepare's
-  DeviceScratch argmax_parts_, attend_parts_, expert_ints_, expert_gate_, expert_up_, expert_out_;
+  DeviceScratch argmax_parts_, attend_parts_, expert_ints_, expert_gate_, expert_up_, expert_out_,
+      block_scores_;
+  SparseScratch sparse_;
 };
 
 }  // namespace mererun::cuda
