@@ -82,71 +82,90 @@ void ReadQueue::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
-    next_ = reads_.size();
+    for (List& list : lists_) list.next = list.reads.size();
   }
   wake_.notify_all();
+}
+
+ReadQueue::Lists::iterator ReadQueue::find(Ticket ticket) {
+  const auto it =
+      std::find_if(lists_.begin(), lists_.end(), [&](const List& l) { return l.ticket == ticket; });
+  MERERUN_CHECK(it != lists_.end(), "a list that was started and not finished");
+  return it;
+}
+
+/// The first list with reads that nobody took.
+ReadQueue::List* ReadQueue::next_list() {
+  for (List& list : lists_)
+    if (list.has_left()) return &list;
+  return nullptr;
 }
 
 void ReadQueue::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || next_ < reads_.size(); });
+    List* list = nullptr;
+    wake_.wait(lock, [&] { return stop_ || (list = next_list()) != nullptr; });
     if (stop_) return;
-    work_through(lock);
+    work_through(*list, lock);
   }
 }
 
-/// Takes reads until none is left; the lock is held on entry and on return.
-void ReadQueue::work_through(std::unique_lock<std::mutex>& lock) {
-  while (next_ < reads_.size()) {
-    const std::size_t first = next_;
-    // Small lists are spread over all threads: what counts is how many reads are in flight.
-    const std::size_t share = std::max<std::size_t>(1, (reads_.size() - first) / (threads_.size() + 1));
-    next_ = first + std::min({kTaken, share, reads_.size() - first});
-    const std::span<const PositionedRead> taken = reads_.subspan(first, next_ - first);
-    ++busy_;
-    lock.unlock();
-    std::exception_ptr error;
-    try {
-      for (const PositionedRead& read : taken) read.file->read(read.to, read.offset);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    --busy_;
-    if (error && !error_) error_ = error;
-    if (error) next_ = reads_.size();
+/// Takes some reads of a list that has some left; the lock is held on entry and on return.
+void ReadQueue::work_through(List& list, std::unique_lock<std::mutex>& lock) {
+  const std::size_t first = list.next;
+  // Small lists are spread over all threads: what counts is how many reads are in flight.
+  const std::size_t share = std::max<std::size_t>(1, (list.reads.size() - first) / (threads_.size() + 1));
+  list.next = first + std::min({kTaken, share, list.reads.size() - first});
+  const std::span<const PositionedRead> taken = list.reads.subspan(first, list.next - first);
+  ++list.busy;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    for (const PositionedRead& read : taken) read.file->read(read.to, read.offset);
+  } catch (...) {
+    error = std::current_exception();
   }
-  if (busy_ == 0) idle_.notify_all();
+  lock.lock();
+  --list.busy;
+  if (error && !list.error) list.error = error;
+  if (error) list.next = list.reads.size();
+  if (list.is_done()) idle_.notify_all();
 }
 
-void ReadQueue::start(std::span<const PositionedRead> reads) {
+ReadQueue::Ticket ReadQueue::start(std::span<const PositionedRead> reads, Order order) {
+  Ticket ticket = 0;
   {
     const std::lock_guard lock(mutex_);
-    MERERUN_CHECK(busy_ == 0 && next_ >= reads_.size(), "one list at a time");
-    reads_ = reads;
-    next_ = 0;
-    error_ = nullptr;
+    ticket = ++last_ticket_;
+    lists_.insert(order == Order::kUrgent ? lists_.begin() : lists_.end(),
+                  List{ticket, reads, 0, 0, nullptr});
   }
   if (!reads.empty()) wake_.notify_all();
+  return ticket;
 }
 
-void ReadQueue::finish() {
-  std::unique_lock lock(mutex_);
-  work_through(lock);
-  idle_.wait(lock, [&] { return busy_ == 0; });
-  reads_ = {};
-  next_ = 0;
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+bool ReadQueue::is_done(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  return find(ticket)->is_done();
 }
 
-void ReadQueue::abandon() {
+void ReadQueue::finish(Ticket ticket) {
   std::unique_lock lock(mutex_);
-  next_ = reads_.size();
-  idle_.wait(lock, [&] { return busy_ == 0; });
-  reads_ = {};
-  next_ = 0;
-  error_ = nullptr;
+  const auto list = find(ticket);
+  while (list->has_left()) work_through(*list, lock);
+  idle_.wait(lock, [&] { return list->is_done(); });
+  const std::exception_ptr error = list->error;
+  lists_.erase(list);
+  if (error) std::rethrow_exception(error);
+}
+
+void ReadQueue::abandon(Ticket ticket) {
+  std::unique_lock lock(mutex_);
+  const auto list = find(ticket);
+  list->next = list->reads.size();
+  idle_.wait(lock, [&] { return list->is_done(); });
+  lists_.erase(list);
 }
 
 }  // namespace mererun

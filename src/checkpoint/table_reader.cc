@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <list>
 #include <map>
 #include <unordered_map>
 
@@ -10,6 +12,7 @@
 #include "base/error.h"
 #include "checkpoint/mapped_file.h"
 #include "checkpoint/positioned_reads.h"
+#include "checkpoint/row_cache.h"
 
 namespace mererun {
 
@@ -21,39 +24,6 @@ std::string_view name_of(TableMethod method) {
   }
   return "unknown";
 }
-
-namespace {
-
-/// The last rows that were read, in a ring: the oldest goes first.
-class RowCache {
- public:
-  RowCache(int rows, std::size_t row_bytes)
-      : row_bytes_(row_bytes),
-        rows_(static_cast<std::size_t>(rows), -1),
-        bytes_(static_cast<std::size_t>(rows) * row_bytes) {}
-
-  const std::byte* find(std::int64_t row) const {
-    const auto it = slots_.find(row);
-    return it == slots_.end() ? nullptr : bytes_.data() + it->second * row_bytes_;
-  }
-  void insert(std::int64_t row, const std::byte* data) {
-    if (rows_.empty() || slots_.contains(row)) return;
-    if (rows_[next_] >= 0) slots_.erase(rows_[next_]);
-    rows_[next_] = row;
-    slots_[row] = next_;
-    std::memcpy(bytes_.data() + next_ * row_bytes_, data, row_bytes_);
-    next_ = (next_ + 1) % rows_.size();
-  }
-
- private:
-  std::size_t row_bytes_;
-  std::vector<std::int64_t> rows_;
-  std::vector<std::byte> bytes_;
-  std::unordered_map<std::int64_t, std::size_t> slots_;
-  std::size_t next_ = 0;
-};
-
-}  // namespace
 
 struct TableReader::State {
   std::vector<TableShard> shards;
@@ -73,8 +43,20 @@ struct TableReader::State {
   std::vector<std::size_t> slot_of;    // of each row asked for, in `fetched`
   std::vector<std::int64_t> distinct;  // the row of each slot
   std::vector<std::byte> fetched;      // one row a slot
+  std::vector<std::size_t> late;       // slots whose rows the cache is still waiting for
   std::vector<PositionedRead> reads;   // what the queue works on
+  ReadQueue::Ticket ticket = 0;
   std::unordered_map<std::int64_t, std::size_t> slots;
+
+  /// Rows under way to the cache before anyone asked for them.
+  struct Ahead {
+    std::uint64_t number = 0;
+    ReadQueue::Ticket ticket = 0;
+    std::vector<PositionedRead> reads;
+    std::vector<std::size_t> slots;  // of the cache
+  };
+  std::list<Ahead> ahead;
+  std::uint64_t last_ahead = 0;
   std::unique_ptr<ReadQueue> queue;  // kThreads; last: its threads stop before what they read into goes
 
   State(std::vector<TableShard> table, std::int64_t per_shard, const TableOptions& wanted)
@@ -133,24 +115,82 @@ struct TableReader::State {
     }
   }
 
+  void require_row(std::int64_t row) const {
+    const std::int64_t rows = rows_per_shard * static_cast<std::int64_t>(shards.size());
+    if (row >= 0 && row < rows) return;
+    fail_expected(ErrorCode::kInvalidArgument, "row of an n-gram table", fmt::format("0..{}", rows - 1),
+                  fmt::format("{}", row));
+  }
+
+  void add_reads(std::int64_t row, std::byte* to, std::vector<PositionedRead>& list) {
+    for_each_part(row, to, [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes, std::byte* at) {
+      ++statistics.reads;
+      statistics.bytes += bytes;
+      list.push_back({&files[file], offset, {at, bytes}});
+    });
+  }
+
   /// Fills a slot now, or adds its reads.
-  void fetch(std::int64_t row, std::byte* to) {
-    if (const std::byte* held = cache.find(row)) {
-      std::memcpy(to, held, row_bytes);
+  void fetch(std::size_t slot) {
+    const std::int64_t row = distinct[slot];
+    std::byte* to = fetched.data() + slot * row_bytes;
+    if (const auto held = cache.find(row)) {
       ++statistics.cached;
+      if (cache.pending(*held) != 0) {
+        late.push_back(slot);
+      } else {
+        std::memcpy(to, cache.data(*held), row_bytes);
+      }
     } else if (options.method == TableMethod::kMemory) {
       std::memcpy(to, memory.data() + row_bytes * static_cast<std::size_t>(row), row_bytes);
+    } else if (options.method == TableMethod::kThreads) {
+      add_reads(row, to, reads);
     } else {
       for_each_part(row, to, [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes, std::byte* at) {
         ++statistics.reads;
         statistics.bytes += bytes;
-        if (options.method == TableMethod::kMapped) {
-          std::memcpy(at, maps[file].data() + offset, bytes);
-        } else {
-          reads.push_back({&files[file], offset, {at, bytes}});
-        }
+        std::memcpy(at, maps[file].data() + offset, bytes);
       });
     }
+  }
+
+  void give_up() {
+    if (started && queue) queue->abandon(ticket);
+    started = false;
+  }
+
+  /// Waits for rows that were fetched ahead; what could not be read leaves the cache.
+  std::list<Ahead>::iterator settle(std::list<Ahead>::iterator list) {
+    bool succeeded = true;
+    try {
+      queue->finish(list->ticket);
+    } catch (const Error&) {
+      succeeded = false;  // whoever needs the row reads it again and sees why
+    }
+    for (const std::size_t slot : list->slots) cache.settle(slot, succeeded);
+    return ahead.erase(list);
+  }
+  void settle_finished() {
+    for (auto list = ahead.begin(); list != ahead.end();)
+      list = queue->is_done(list->ticket) ? settle(list) : std::next(list);
+  }
+
+  void fetch_late(std::size_t slot) {
+    const std::int64_t row = distinct[slot];
+    std::byte* to = fetched.data() + slot * row_bytes;
+    auto held = cache.find(row);
+    if (held && cache.pending(*held) != 0) {
+      const std::uint64_t number = cache.pending(*held);
+      settle(std::find_if(ahead.begin(), ahead.end(), [&](const Ahead& a) { return a.number == number; }));
+      held = cache.find(row);
+    }
+    if (held) {
+      std::memcpy(to, cache.data(*held), row_bytes);
+      return;
+    }
+    std::vector<PositionedRead> again;
+    add_reads(row, to, again);
+    for (const PositionedRead& read : again) read.file->read(read.to, read.offset);
   }
 };
 
@@ -159,6 +199,8 @@ TableReader::TableReader(std::vector<TableShard> shards, std::int64_t rows_per_s
     : state_(std::make_unique<State>(std::move(shards), rows_per_shard, options)) {}
 
 TableReader::~TableReader() = default;
+TableReader::TableReader(TableReader&&) noexcept = default;
+TableReader& TableReader::operator=(TableReader&&) noexcept = default;
 
 std::int64_t TableReader::rows() const {
   return state_->rows_per_shard * static_cast<std::int64_t>(state_->shards.size());
@@ -166,29 +208,48 @@ std::int64_t TableReader::rows() const {
 std::size_t TableReader::row_bytes() const { return state_->row_bytes; }
 const TableStatistics& TableReader::statistics() const { return state_->statistics; }
 
+void TableReader::expect(std::span<const std::int64_t> rows) {
+  State& s = *state_;
+  for (const std::int64_t row : rows) s.require_row(row);
+  if (!s.queue || s.cache.size() == 0) return;
+  s.give_up();
+  s.settle_finished();
+  State::Ahead list{.number = ++s.last_ahead, .ticket = 0, .reads = {}, .slots = {}};
+  const auto most = static_cast<std::size_t>(s.cache.size()) / 2;
+  for (const std::int64_t row : rows) {
+    if (s.cache.find(row)) continue;
+    if (list.slots.size() == most) break;
+    const auto slot = s.cache.claim(row, list.number);
+    if (!slot) break;
+    list.slots.push_back(*slot);
+    s.add_reads(row, s.cache.data(*slot), list.reads);
+  }
+  if (list.slots.empty()) return;
+  s.statistics.ahead += list.slots.size();
+  State::Ahead& kept = s.ahead.emplace_back(std::move(list));
+  kept.ticket = s.queue->start(kept.reads, ReadQueue::Order::kInTurn);
+}
+
 void TableReader::start(std::span<const std::int64_t> rows) {
   State& s = *state_;
-  if (s.started && s.queue) s.queue->abandon();
-  s.started = false;
+  for (const std::int64_t row : rows) s.require_row(row);
+  s.give_up();
+  if (s.queue) s.settle_finished();
   s.slot_of.clear();
   s.distinct.clear();
   s.slots.clear();
+  s.late.clear();
   s.reads.clear();
   for (const std::int64_t row : rows) {
-    if (row < 0 || row >= this->rows()) {
-      fail_expected(ErrorCode::kInvalidArgument, "row of an n-gram table",
-                    fmt::format("0..{}", this->rows() - 1), fmt::format("{}", row));
-    }
     const auto [it, fresh] = s.slots.try_emplace(row, s.distinct.size());
     if (fresh) s.distinct.push_back(row);
     s.slot_of.push_back(it->second);
   }
   s.fetched.resize(s.distinct.size() * s.row_bytes);
-  for (std::size_t i = 0; i < s.distinct.size(); ++i)
-    s.fetch(s.distinct[i], s.fetched.data() + i * s.row_bytes);
+  for (std::size_t i = 0; i < s.distinct.size(); ++i) s.fetch(i);
   s.statistics.rows += rows.size();
   s.statistics.distinct += s.distinct.size();
-  if (s.queue) s.queue->start(s.reads);
+  if (s.queue) s.ticket = s.queue->start(s.reads);
   s.started = true;
 }
 
@@ -197,12 +258,16 @@ void TableReader::finish(std::span<std::byte> out) {
   MERERUN_CHECK(s.started && out.size() == s.slot_of.size() * s.row_bytes, "a started batch and its size");
   const Stopwatch watch;
   s.started = false;
-  if (s.queue) s.queue->finish();
+  if (s.queue) s.queue->finish(s.ticket);
+  for (const std::size_t slot : s.late) s.fetch_late(slot);
   s.statistics.wait_seconds += watch.seconds();
   for (std::size_t i = 0; i < s.slot_of.size(); ++i)
     std::memcpy(out.data() + i * s.row_bytes, s.fetched.data() + s.slot_of[i] * s.row_bytes, s.row_bytes);
-  for (std::size_t i = 0; i < s.distinct.size(); ++i)
-    s.cache.insert(s.distinct[i], s.fetched.data() + i * s.row_bytes);
+  for (std::size_t i = 0; i < s.distinct.size(); ++i) {
+    if (s.cache.find(s.distinct[i])) continue;
+    if (const auto slot = s.cache.claim(s.distinct[i], 0))
+      std::memcpy(s.cache.data(*slot), s.fetched.data() + i * s.row_bytes, s.row_bytes);
+  }
 }
 
 }  // namespace mererun

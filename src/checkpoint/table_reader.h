@@ -33,22 +33,25 @@ std::string_view name_of(TableMethod method);
 
 struct TableOptions {
   TableMethod method = TableMethod::kThreads;
-  int threads = 8;        // of kThreads
-  int cache_rows = 8192;  // rows kept from earlier batches; 0: none
+  int threads = 8;  // of kThreads
+  /// Rows kept from earlier batches, or fetched ahead of the next ones; 0: none.
+  int cache_rows = 32768;
 };
 
 /// What a reader has done since it was made.
 struct TableStatistics {
   std::uint64_t rows = 0;      // asked for
   std::uint64_t distinct = 0;  // after removing repeats inside a batch
-  std::uint64_t cached = 0;    // of those, already held
+  std::uint64_t cached = 0;    // of those, already held or on their way
+  std::uint64_t ahead = 0;     // rows whose reads began before they were asked for
   std::uint64_t reads = 0;     // positioned reads
   std::uint64_t bytes = 0;     // read from files
   double wait_seconds = 0;     // `finish` waiting for reads
 };
 
 /// Random rows of a table that is too large for memory: read by position, never as a whole. A batch is
-/// started when its rows are known and joined where they are needed; rows asked for twice are read once.
+/// started when its rows are known and joined where they are needed; rows asked for twice are read once. Rows
+/// that will probably be asked for can be announced: they are read behind whatever has to wait for rows.
 /// Memory: the batch, the row cache and one file descriptor a file, whatever the table's size.
 ///
 /// Thread-safety: one thread at a time.
@@ -59,12 +62,16 @@ class TableReader {
   /// cannot be read or is shorter than its rows; kOutOfMemory for kMemory.
   TableReader(std::vector<TableShard> shards, std::int64_t rows_per_shard, const TableOptions& options);
   ~TableReader();
-  TableReader(const TableReader&) = delete;
-  TableReader& operator=(const TableReader&) = delete;
+  TableReader(TableReader&&) noexcept;
+  TableReader& operator=(TableReader&&) noexcept;
 
   std::int64_t rows() const;
   std::size_t row_bytes() const;
 
+  /// Begins to read rows that are not held yet, at most half of the row cache; they may never be asked for.
+  /// An error shows when they are. Only kThreads, and only with a row cache; a batch that was started and not
+  /// finished is given up. Errors: kInvalidArgument for a row outside the table.
+  void expect(std::span<const std::int64_t> rows);
   /// Starts fetching a batch; one that was started and not finished is given up.
   /// Errors: kInvalidArgument for a row outside the table.
   void start(std::span<const std::int64_t> rows);

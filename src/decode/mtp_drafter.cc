@@ -65,6 +65,10 @@ TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* m
 void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts) {
   MtpHead& head = *model_.head();
   DraftHistory& history = *request.state.history();
+  // The verification's rows of the n-gram table are read while the head computes.
+  Decoder& decoder = model_.decoder();
+  std::vector<TokenId> before{request.pending};
+  decoder.expect(request.state, {}, before);
   std::unique_ptr<TokenConstraint> constraint;
   if (request.constraint != nullptr) constraint = request.constraint->clone();
 
@@ -78,6 +82,8 @@ void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts
     const TokenId id = propose(output, request, first + j, constraint ? constraint->mask() : nullptr);
     if (id < 0) break;
     drafts.push_back(id);
+    decoder.expect(request.state, before, {&id, 1});
+    before.push_back(id);
     if (j + 1 == request.depth) break;
     if (constraint) {
       if (const TokenMask* mask = constraint->mask(); mask != nullptr && !mask->allows(id)) break;

@@ -23,18 +23,28 @@ Prefill::Prefill(Model& model, SequenceState& state, std::span<const TokenId> pr
     history->restart_at(static_cast<int>(prompt.size()) - 1);
 }
 
-int Prefill::next_edge() const {
-  const int at = state_.length();
+int Prefill::edge_after(Position at) const {
   int edge = std::min((at / options_.chunk + 1) * options_.chunk, static_cast<int>(prompt_.size()));
   const auto stop = std::upper_bound(options_.stops.begin(), options_.stops.end(), at);
   if (stop != options_.stops.end()) edge = std::min<int>(edge, *stop);
   return edge;
 }
 
+/// The chunk from `at` on will be evaluated.
+void Prefill::expect_from(Position at) {
+  const std::span<const TokenId> before = prompt_.first(static_cast<std::size_t>(at));
+  const int rows = edge_after(at) - at;
+  const auto held = static_cast<std::size_t>(state_.length());
+  model_.decoder().expect(state_, before.subspan(held),
+                          prompt_.subspan(before.size(), static_cast<std::size_t>(rows)));
+}
+
 void Prefill::step() {
   const int first = state_.length();
-  const int edge = next_edge();
+  const int edge = edge_after(first);
   if (edge <= first) return;
+  expect_from(first);  // nothing new but for the first chunk
+  expect_from(edge);
   const auto ids = prompt_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(edge - first));
   auto& history = state_.history();
   const bool records = history && options_.history != HistoryMode::kNone;

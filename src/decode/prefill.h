@@ -34,7 +34,8 @@ class Prefill {
   }
 
  private:
-  int next_edge() const;
+  int edge_after(Position at) const;
+  void expect_from(Position at);
 
   Model& model_;
   SequenceState& state_;

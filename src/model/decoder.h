@@ -23,6 +23,12 @@ class Decoder {
   Decoder(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations,
           RopeTable& rope, ResidualForm& form);
 
+  /// Ids that a later pass over `state` will probably have, behind `before` and what the state holds: what
+  /// can be fetched by ids alone is fetched ahead. Changes no result. The ids are in the vocabulary.
+  void expect(const SequenceState& state, std::span<const TokenId> before, std::span<const TokenId> ids) {
+    form_.expect(state, before, ids);
+  }
+
   /// Runs one pass over `ids`; segments cover the rows in order. Returns hidden [T, H] f32 (after the final
   /// norm; Flash-Next: the four streams [T, 4H]), valid until the next pass. Direct segments advance their
   /// state by their rows and keep the last hidden row.

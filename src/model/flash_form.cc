@@ -23,6 +23,16 @@ FlashForm::FlashForm(Ops& ops, const ModelConfig& config, const ModelWeights& we
     if (layer.flash->ngram) table_ = layer.flash->ngram->table.get();
 }
 
+void FlashForm::expect(const SequenceState& state, std::span<const TokenId> before,
+                       std::span<const TokenId> ids) {
+  if (table_ == nullptr) return;
+  const auto kept = static_cast<std::size_t>(table_->hash().context_tokens());
+  context_ = state.context();
+  context_.insert(context_.end(), before.end() - static_cast<std::ptrdiff_t>(std::min(kept, before.size())),
+                  before.end());
+  table_->expect(std::span(context_).last(kept), ids);
+}
+
 void FlashForm::begin(std::span<const TokenId> ids, std::span<const PassSegment> segments) {
   if (table_ == nullptr) return;
   table_rows_.clear();
@@ -159,6 +169,7 @@ void FlashForm::run_ngram(const PassContext& pass, const NgramWeights& weights,
   const Activations::Ngram n = activations_.ngram(pass.rows);
   const TensorView residual = activations_.residual(pass.rows);
   const auto eps = static_cast<float>(config_.rms_eps);
+  ops_.submit();  // the layers before this one run while the rows are awaited
   const std::span<const float> embedding = weights.table->finish(table_rows_.size());
   if (pass.hooks != nullptr && pass.hooks->table_rows) pass.hooks->table_rows(table_rows_);
   ops_.upload(n.embedding.data, embedding.data(), embedding.size_bytes());

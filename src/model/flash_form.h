@@ -13,6 +13,8 @@ class FlashForm final : public ResidualForm {
  public:
   FlashForm(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations);
 
+  void expect(const SequenceState& state, std::span<const TokenId> before,
+              std::span<const TokenId> ids) override;
   void begin(std::span<const TokenId> ids, std::span<const PassSegment> segments) override;
   void embed(const PassContext& pass) override;
   void enter_layer(const PassContext& pass, const LayerWeights& layer,
@@ -45,6 +47,7 @@ class FlashForm final : public ResidualForm {
   const Activations& activations_;
   NgramTable* table_ = nullptr;  // null without an n-gram layer
   std::vector<std::int64_t> table_rows_;
+  std::vector<TokenId> context_;
 };
 
 }  // namespace mererun

@@ -31,6 +31,12 @@ void NgramTable::widen(const std::byte* row, float* out) const {
   }
 }
 
+void NgramTable::expect(std::span<const TokenId> context, std::span<const TokenId> ids) {
+  expected_.clear();
+  hash_.append_rows(context, ids, expected_);
+  reader_.expect(expected_);
+}
+
 std::span<const float> NgramTable::finish(std::size_t rows) {
   bytes_.resize(rows * reader_.row_bytes());
   values_.resize(rows * static_cast<std::size_t>(width_));

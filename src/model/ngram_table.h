@@ -33,6 +33,9 @@ class NgramTable {
   const NgramHash& hash() const { return hash_; }
   int embed_dim() const { return hash_.rows_per_token() * width_; }
 
+  /// Ids that a later pass will probably have, behind the context_tokens() ids `context`: their rows are read
+  /// ahead. See TableReader::expect.
+  void expect(std::span<const TokenId> context, std::span<const TokenId> ids);
   /// Starts fetching table rows; see TableReader::start.
   void start(std::span<const std::int64_t> rows) { reader_.start(rows); }
   /// Joins the batch: its rows widened to f32, one after the other, `width` values each: fma(s, q, b), or the
@@ -48,6 +51,7 @@ class NgramTable {
   LinearSource format_;
   NgramHash hash_;
   TableReader reader_;
+  std::vector<std::int64_t> expected_;
   std::vector<std::byte> bytes_;
   std::vector<float> values_;
 };

@@ -18,6 +18,10 @@ class ResidualForm {
 
   virtual ~ResidualForm() = default;
 
+  /// Ids that a later trunk pass over `state` will probably have, behind `before` and what the state holds:
+  /// what only needs ids may be fetched ahead. Nothing else changes.
+  virtual void expect(const SequenceState&, std::span<const TokenId> /*before*/,
+                      std::span<const TokenId> /*ids*/) {}
   /// Before any op of a trunk pass: what only needs the token ids.
   virtual void begin(std::span<const TokenId> ids, std::span<const PassSegment> segments) = 0;
   /// residual = embeddings of the pass's ids.

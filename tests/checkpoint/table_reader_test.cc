@@ -114,14 +114,83 @@ TEST_F(TableReaderTest, AnAbandonedBatchLeavesNoTrace) {
   }
 }
 
+TEST_F(TableReaderTest, AnnouncedRowsAreReadOnceAndBeforeTheyAreAskedFor) {
+  TableReader reader(shards_, kRows, {.threads = 3, .cache_rows = 16});
+  const std::vector<std::int64_t> rows{4, 140, 4, 77, 9};
+  for (int i = 0; i < 3; ++i) reader.expect(rows);
+  EXPECT_EQ(reader.statistics().ahead, 4u) << "repeats and rows under way are no news";
+  EXPECT_EQ(reader.statistics().reads, 8u);
+  const std::vector<std::byte> got = fetch(reader, rows);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    EXPECT_EQ(got[r * reader.row_bytes()], static_cast<std::byte>(byte_of(static_cast<int>(rows[r]), 0)));
+    EXPECT_EQ(got[(r + 1) * reader.row_bytes() - 1],
+              static_cast<std::byte>(byte_of(static_cast<int>(rows[r]), kCodes + kScales - 1)));
+  }
+  EXPECT_EQ(reader.statistics().cached, 4u);
+  EXPECT_EQ(reader.statistics().reads, 8u) << "nothing was read again";
+}
+
+TEST_F(TableReaderTest, AnnouncementsThatNeverComeTrueChangeNothing) {
+  TableReader plain(shards_, kRows, {.threads = 2, .cache_rows = 0});
+  TableReader reader(shards_, kRows, {.threads = 2, .cache_rows = 10});
+  std::vector<std::int64_t> wanted, announced;
+  for (int i = 0; i < 300; ++i) {
+    // More than the cache holds, partly right, also between a start and its finish.
+    announced.clear();
+    wanted.clear();
+    for (int j = 0; j < i % 9; ++j) announced.push_back((i * 53 + j * 17) % (3 * kRows));
+    for (int j = 0; j < 1 + i % 6; ++j) wanted.push_back((i * 53 + j * (i % 2 == 0 ? 17 : 29)) % (3 * kRows));
+    reader.expect(announced);
+    if (i % 7 == 0) {
+      reader.start(announced);
+      reader.expect(wanted);
+    }
+    ASSERT_TRUE(fetch(reader, wanted) == fetch(plain, wanted)) << i;
+  }
+  EXPECT_GT(reader.statistics().ahead, 100u);
+}
+
+TEST_F(TableReaderTest, AtMostHalfOfTheCacheIsFetchedAheadAtOnce) {
+  TableReader reader(shards_, kRows, {.threads = 2, .cache_rows = 10});
+  const std::vector<std::int64_t> rows{1, 2, 3, 4, 5, 6, 7, 8};
+  reader.expect(rows);
+  EXPECT_EQ(reader.statistics().ahead, 5u);
+  for (const TableOptions& options :
+       {TableOptions{.cache_rows = 0}, TableOptions{.method = TableMethod::kMapped}}) {
+    TableReader none(shards_, kRows, options);
+    none.expect(rows);
+    EXPECT_EQ(none.statistics().reads, 0u);
+  }
+}
+
+TEST_F(TableReaderTest, AnAnnouncedRowThatCannotBeReadFailsWhereItIsAskedFor) {
+  TableReader reader(shards_, kRows, {.threads = 2, .cache_rows = 20});
+  std::filesystem::resize_file(temp_.path() / "two.bin", 10);
+  const std::vector<std::int64_t> bad{2 * kRows + 5, 2 * kRows + 6}, good{1, 2};
+  reader.expect(bad);
+  reader.expect(good);
+  EXPECT_EQ(fetch(reader, good)[0], static_cast<std::byte>(byte_of(1, 0)));
+  for (int i = 0; i < 2; ++i) {
+    try {
+      fetch(reader, bad);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_THAT(error.what(), HasSubstr("two.bin"));
+    }
+  }
+}
+
 TEST_F(TableReaderTest, RowsOutsideTheTableAreRefused) {
   TableReader reader(shards_, kRows, {});
   for (const std::int64_t row : {std::int64_t{-1}, std::int64_t{3 * kRows}}) {
-    try {
-      reader.start({&row, 1});
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    for (const auto call : {&TableReader::start, &TableReader::expect}) {
+      try {
+        (reader.*call)({&row, 1});
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      }
     }
   }
 }

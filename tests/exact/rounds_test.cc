@@ -5,6 +5,7 @@
 
 #include "decode/draft_history_pass.h"
 #include "decode/mtp_drafter.h"
+#include "model/flash_weights.h"
 #include "tests/support/generation.h"
 
 namespace mererun {
@@ -375,6 +376,23 @@ TEST_P(Rounds, CancellationEndsBetweenRoundsAndKeepsTheCommittedState) {
   EXPECT_EQ(generation.finish(), FinishReason::kCancelled);
   EXPECT_EQ(generation.tokens(), serial(6));
   EXPECT_EQ(state.length(), kPrompt + 5);
+}
+
+TEST(FlashRounds, TableRowsAreReadAheadOfTheirPass) {
+  const auto model = testing::load_model(testing::golden_dir() / "tiny-flash" / "mlx", "cpu");
+  const NgramTable& table = *model->weights().layers[1].flash->ngram->table;
+  GenerationSetup setup{
+      .prompt = testing::random_ids(kPrompt, model->config().vocabulary, 5), .max_tokens = 48, .width = 4};
+  MtpDrafter drafter(*model);
+  setup.drafter = &drafter;
+  IdSink sink;
+  const GenerationOutcome o = testing::run_generation(*model, setup, sink);
+  EXPECT_GT(o.statistics.drafted(), 0);
+  // Prompt and drafted rounds are announced: only what a serial round evaluates was not on its way.
+  const TableStatistics& s = table.statistics();
+  EXPECT_GT(s.ahead, 0u);
+  EXPECT_LE(s.distinct - s.cached,
+            static_cast<std::uint64_t>(o.statistics.serial_rounds() * table.hash().rows_per_token()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
