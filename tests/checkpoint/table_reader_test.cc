@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -193,6 +194,29 @@ TEST_F(TableReaderTest, RowsOutsideTheTableAreRefused) {
       }
     }
   }
+}
+
+TEST_F(TableReaderTest, MemoryDoesNotGrowWithTheTable) {
+  const auto resident_bytes = [] {
+    std::ifstream statm("/proc/self/statm");
+    std::int64_t all = 0, resident = 0;
+    statm >> all >> resident;
+    return resident * sysconf(_SC_PAGESIZE);
+  };
+  // A gigabyte that takes no room: the file has no data yet.
+  constexpr std::int64_t kManyRows = std::int64_t{1} << 24;
+  const std::filesystem::path path = temp_.write("large.bin", "");
+  std::filesystem::resize_file(path, kManyRows * 64);
+  const std::int64_t before = resident_bytes();
+  TableReader reader({{{{path, 0, 64}}}}, kManyRows, {.threads = 2});
+  std::vector<std::int64_t> rows(64);
+  for (int i = 0; i < 2000; ++i) {
+    for (std::size_t j = 0; j < rows.size(); ++j)
+      rows[j] = (i * 64 + static_cast<std::int64_t>(j)) * 40503 % kManyRows;
+    if (i % 2 == 0) reader.expect(rows);
+    fetch(reader, rows);
+  }
+  EXPECT_LT(resident_bytes() - before, 16 << 20);
 }
 
 TEST_F(TableReaderTest, AMissingOrShortFileIsOneErrorThatNamesIt) {

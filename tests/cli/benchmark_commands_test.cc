@@ -214,6 +214,21 @@ TEST(VerificationBenchmarkCommand, ProvesASyntheticModelAndSaysSo) {
   }
 }
 
+TEST(VerificationBenchmarkCommand, FlashNextIsProvedAtWidthsOfItsOwn) {
+  const RunResult result = run_binary({"model", "benchmark", "q38-verification", "--synthetic", "small-flash",
+                                       "--synthetic-layers", "4", "--synthetic-table-mib", "2", "--tokens",
+                                       "32", "--trials", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  std::vector<int> widths;
+  for (const Json& row : Json::parse(result.output)) {
+    widths.push_back(row["width"]);
+    EXPECT_EQ(row["model"], "synthetic:small-flash");
+    EXPECT_EQ(row["logitsParity"], true);
+    EXPECT_FALSE(row.contains("certified"));
+  }
+  EXPECT_THAT(widths, ElementsAre(1, 4, 8, 16, 32));
+}
+
 TEST(MtpBenchmarkCommand, MeasuresASyntheticModelAndSaysSo) {
   const RunResult result =
       run_binary({"model", "benchmark", "q36-mtp", "--synthetic", "small-dense", "--synthetic-layers", "4",

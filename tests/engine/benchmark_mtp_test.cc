@@ -144,9 +144,11 @@ TEST_P(SyntheticGeneration, DraftsChangeNoId) {
   EXPECT_EQ(fixed.acceleration.draft_history_tokens, 47);
 }
 
-INSTANTIATE_TEST_SUITE_P(Geometries, SyntheticGeneration, ::testing::Values("small-dense", "small-moe"),
+INSTANTIATE_TEST_SUITE_P(Geometries, SyntheticGeneration,
+                         ::testing::Values("small-dense", "small-moe", "small-flash"),
                          [](const auto& instance) {
-                           return std::string(instance.param) == "small-moe" ? "Moe" : "Dense";
+                           const std::string name = instance.param;
+                           return name == "small-moe" ? "Moe" : name == "small-dense" ? "Dense" : "Flash";
                          });
 
 TEST(SyntheticGeneration, EndsWhenCancelled) {
