@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "checkpoint/row_cache.h"
 #include "tests/checkpoint/test_files.h"
 
 namespace mererun {
@@ -180,6 +181,21 @@ TEST_F(TableReaderTest, AnAnnouncedRowThatCannotBeReadFailsWhereItIsAskedFor) {
       EXPECT_THAT(error.what(), HasSubstr("two.bin"));
     }
   }
+}
+
+TEST(RowCache, TheOldestRowGoesUnlessItIsBeingRead) {
+  RowCache cache(2, 8);
+  const auto first = cache.claim(10, 1);
+  ASSERT_TRUE(first && cache.claim(11, 0));
+  EXPECT_FALSE(cache.claim(12, 0)) << "reads still write to the oldest slot";
+  cache.settle(*first, true);
+  EXPECT_EQ(cache.claim(12, 0), first);
+  EXPECT_FALSE(cache.find(10));
+  EXPECT_TRUE(cache.find(11) && cache.find(12));
+  const auto failed = cache.claim(13, 2);
+  cache.settle(*failed, false);
+  EXPECT_FALSE(cache.find(13));
+  EXPECT_FALSE(RowCache(0, 8).claim(1, 0));
 }
 
 TEST_F(TableReaderTest, RowsOutsideTheTableAreRefused) {
