@@ -358,6 +358,8 @@ TEST(CpuExperts, EveryRoutingAndFormat) {
       {affine(kInner, kHidden, 4, 64), affine(kInner, kHidden, 4, 64), affine(kHidden, kInner, 4, 32)});
   formats.push_back(
       {affine(kInner, kHidden, 3, 64), affine(kInner, kHidden, 8, 32), affine(kHidden, kInner, 5, 32)});
+  formats.push_back(
+      {affine(kInner, kHidden, 2, 64), affine(kInner, kHidden, 2, 64), affine(kHidden, kInner, 3, 32)});
   formats.push_back({TestWeight::dense(numbers, kExperts, kInner, kHidden, DType::kBF16),
                      affine(kInner, kHidden, 4, 64),
                      TestWeight::dense(numbers, kExperts, kHidden, kInner, DType::kF32)});
