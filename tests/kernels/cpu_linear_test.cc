@@ -146,10 +146,11 @@ TEST(CpuLinear, SeveralTargetsOfDifferentFormats) {
   }
 }
 
-/// Input widths of the 27B and 35B layers, with few outputs.
+/// Input widths of the 27B and 35B layers, and one longer than a worker keeps as byte planes; with few
+/// outputs.
 TEST(CpuLinear, RealInputWidths) {
   Numbers numbers(7);
-  for (const int in : {512, 2048, 4096, 5120, 6144, 10240, 17408}) {
+  for (const int in : {512, 2048, 4096, 5120, 6144, 10240, 17408, 65600}) {
     const std::vector<TestWeight> weights = {TestWeight::affine(numbers, 1, 17, in, 4, 64)};
     for (const int rows : {1, 9}) {
       expect_parity(weights, adversarial_rows(numbers, rows, in), rows, in, {}, cpu_isas());
@@ -191,14 +192,17 @@ std::vector<float> run_gated(Ops& ops, const TestWeight& gate, const TestWeight&
 TEST(CpuLinear, GatedFeedForward) {
   Numbers numbers(9);
   const auto reference = make_reference_ops();
-  for (const int rows : {1, 2, 8, 9, 32, 70}) {
-    const TestWeight gate = TestWeight::affine(numbers, 1, 75, 320, 4, 64);
-    const TestWeight up = TestWeight::affine(numbers, 1, 75, 320, 6, 32);
-    const std::vector<float> x = adversarial_rows(numbers, rows, 320);
-    const std::vector<float> expected = run_gated(*reference, gate, up, x, rows, 320, 75);
-    for (const CpuVariant& variant : cpu_variants()) {
-      SCOPED_TRACE(variant.name + ", rows " + std::to_string(rows));
-      expect_same_bits(run_gated(*variant.make(), gate, up, x, rows, 320, 75), expected);
+  for (const auto& [up_bits, up_group] : {std::pair(6, 32), std::pair(4, 32), std::pair(4, 64)}) {
+    for (const int rows : {1, 2, 8, 9, 32, 70}) {
+      const TestWeight gate = TestWeight::affine(numbers, 1, 75, 320, 4, 64);
+      const TestWeight up = TestWeight::affine(numbers, 1, 75, 320, up_bits, up_group);
+      const std::vector<float> x = adversarial_rows(numbers, rows, 320);
+      const std::vector<float> expected = run_gated(*reference, gate, up, x, rows, 320, 75);
+      for (const CpuVariant& variant : cpu_variants()) {
+        SCOPED_TRACE(variant.name + ", rows " + std::to_string(rows) + ", up of " + std::to_string(up_bits) +
+                     " bits");
+        expect_same_bits(run_gated(*variant.make(), gate, up, x, rows, 320, 75), expected);
+      }
     }
   }
 }

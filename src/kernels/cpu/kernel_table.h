@@ -11,6 +11,9 @@ namespace mererun::cpu {
 /// Rows of activations that one pass over a panel serves; longer inputs take several passes.
 inline constexpr int kMaxPassRows = 64;
 
+/// The longest row that a worker keeps as byte planes (isa/bytes.h).
+inline constexpr int kPlaneCodes = 64 * 1024;
+
 /// Scratch of one worker, sized by worker_scratch_bytes().
 struct WorkerScratch {
   std::byte* data = nullptr;

@@ -6,11 +6,12 @@
 namespace mererun::cpu {
 
 std::size_t worker_scratch_bytes(const ScratchShape& shape) {
-  // Linear kernels: slices and two products of a pass, and a block of codes as int16 and its dot products
-  // (isa/common.h).
+  // Linear kernels: slices and two products of a pass, a block of codes as int16 and its dot products, and
+  // byte planes (isa/common.h).
   constexpr std::size_t kLinear = (numerics::kLinearSlices + 2) * kMaxPassRows * kPanelRows * sizeof(float) +
                                   std::size_t{16} * kUnitCodes * 32 +
-                                  std::size_t{16} * kTileRows * kPanelRows * sizeof(std::int32_t);
+                                  std::size_t{16} * kTileRows * kPanelRows * sizeof(std::int32_t) +
+                                  std::size_t{2} * kPlaneCodes;
   // Attention: a tile of keys, then per query two partial sums and its description (isa/attention.h).
   const auto dim = static_cast<std::size_t>(shape.head_dim);
   const auto queries = static_cast<std::size_t>(shape.queries);

@@ -2,6 +2,7 @@
 
 // The quantised linear contract on panels: exact integer dot products per group, then two fma per group.
 
+#include "kernels/cpu/isa/bytes.h"
 #include "kernels/cpu/isa/common.h"
 
 constexpr int kUnpackedBits = 16;  // a panel block expanded to int16 pairs
@@ -253,12 +254,10 @@ void multiply_block(const PackedView& w, const std::byte* panel, const RowsView&
   }
 }
 
-/// y[i] = the 16 outputs of one panel for activation rows first + i, i < rows <= 64; first is a multiple
-/// of 8.
-void affine_product(const PackedView& w, int expert, int panel, const RowsView& in, int first, int rows,
-                    LinearScratch& scratch, float (*y)[kPanelRows]) {
+/// As affine_product, by pairs of codes of any width.
+void pair_product(const PackedView& w, const std::byte* records, const RowsView& in, int first, int rows,
+                  LinearScratch& scratch, float (*y)[kPanelRows]) {
   const int slices = numerics::slice_count(w.in);
-  const std::byte* records = w.panel(expert, panel);
   float(*acc)[kMaxPassRows][kPanelRows] =
       slices == 1 ? reinterpret_cast<float(*)[kMaxPassRows][kPanelRows]>(y) : scratch.slices;
   const int blocks = (w.in + kBlockCodes - 1) / kBlockCodes;
@@ -268,11 +267,21 @@ void affine_product(const PackedView& w, int expert, int panel, const RowsView& 
   }
   if (slices == 1) return;
   for (int m = 0; m < rows; ++m) {
-    const auto part = [&](int j) { return load<F16>(scratch.slices[j][m]); };
-    const F16 low = add(add(part(0), part(1)), add(part(2), part(3)));
-    const F16 high = add(add(part(4), part(5)), add(part(6), part(7)));
-    store(y[m], add(low, high));
+    store(y[m], join_slices([&](int j) { return load<F16>(scratch.slices[j][m]); }));
   }
+}
+
+/// y[i] = the 16 outputs of one panel for activation rows first + i, i < rows <= 64; first is a multiple
+/// of 8. `planes` are those of lone_row_planes.
+void affine_product(const PackedView& w, int expert, int panel, const RowsView& in, const std::byte* planes,
+                    int first, int rows, LinearScratch& scratch, float (*y)[kPanelRows]) {
+  const std::byte* records = w.panel(expert, panel);
+  const bool lone = planes != nullptr && first + rows == in.rows;
+  const int pairs = lone ? rows - 1 : rows;
+  if (pairs > 0) pair_product(w, records, in, first, pairs, scratch, y);
+  if (!lone) return;
+  const float* scales = in.scales + static_cast<std::int64_t>(first + pairs) * 2 * w.groups;
+  if constexpr (kHasByteDots) byte_product(w, records, planes, scales, y[pairs]);
 }
 
 void quantise_row(const float* x, int in, int group, std::int16_t* codes, std::int64_t code_stride,

@@ -39,4 +39,13 @@ struct LinearScratch {
   float second[kMaxPassRows][kPanelRows];
   std::byte unpacked[16 * kUnitCodes * 64 / 2];   // 512 codes of 16 rows as int16
   std::int32_t dots[16 * kTileRows][kPanelRows];  // of 512 codes: groups of at least 32
+  std::byte planes[2 * kPlaneCodes];              // of one row
 };
+
+/// The contract's sum of eight slices; part(j) is slice j's.
+template <typename F>
+MERERUN_VEC F16 join_slices(F&& part) {
+  const F16 low = add(add(part(0), part(1)), add(part(2), part(3)));
+  const F16 high = add(add(part(4), part(5)), add(part(6), part(7)));
+  return add(low, high);
+}

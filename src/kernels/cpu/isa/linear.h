@@ -5,9 +5,11 @@
 #include "kernels/cpu/isa/affine.h"
 #include "kernels/cpu/isa/dense.h"
 
-void product(const PackedView& w, int expert, int panel, const RowsView& in, int first, int rows,
-             LinearScratch& scratch, float (*y)[kPanelRows]) {
-  if (w.format == WeightFormat::kAffine) return affine_product(w, expert, panel, in, first, rows, scratch, y);
+void product(const PackedView& w, int expert, int panel, const RowsView& in, const std::byte* planes,
+             int first, int rows, LinearScratch& scratch, float (*y)[kPanelRows]) {
+  if (w.format == WeightFormat::kAffine) {
+    return affine_product(w, expert, panel, in, planes, first, rows, scratch, y);
+  }
   dense_product(w, expert, panel, in, first, rows, y);
 }
 
@@ -36,8 +38,9 @@ MERERUN_VEC void store_lanes(float* out, const float* y, int lanes) {
 void linear_panels(const LinearJob& job, int begin, int end, WorkerScratch worker) {
   auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
   const PackedView& w = *job.weight;
+  const std::byte* planes = lone_row_planes(w, job.rows, scratch);
   for_passes(begin, end, job.rows.rows, w.in, [&](int panel, int first, int rows) {
-    product(w, 0, panel, job.rows, first, rows, scratch, scratch.first);
+    product(w, 0, panel, job.rows, planes, first, rows, scratch, scratch.first);
     const int lanes = w.panel_rows(panel);
     for (int m = 0; m < rows; ++m) {
       float* y = scratch.first[m];
@@ -52,9 +55,13 @@ void linear_panels(const LinearJob& job, int begin, int end, WorkerScratch worke
 
 void gated_panels(const GatedJob& job, int begin, int end, WorkerScratch worker) {
   auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
+  const std::byte* gate_planes = lone_row_planes(*job.gate, job.gate_rows, scratch);
+  // The scratch holds the planes of one row; as a rule both weights read the same.
+  const bool same = job.up_rows.codes == job.gate_rows.codes;
+  const std::byte* up_planes = same ? lone_row_planes(*job.up, job.up_rows, scratch) : nullptr;
   for_passes(begin, end, job.gate_rows.rows, job.gate->in, [&](int panel, int first, int rows) {
-    product(*job.gate, job.expert, panel, job.gate_rows, first, rows, scratch, scratch.first);
-    product(*job.up, job.expert, panel, job.up_rows, first, rows, scratch, scratch.second);
+    product(*job.gate, job.expert, panel, job.gate_rows, gate_planes, first, rows, scratch, scratch.first);
+    product(*job.up, job.expert, panel, job.up_rows, up_planes, first, rows, scratch, scratch.second);
     const int lanes = job.gate->panel_rows(panel);
     for (int m = 0; m < rows; ++m) {
       float* gate = scratch.first[m];
@@ -68,8 +75,9 @@ void gated_panels(const GatedJob& job, int begin, int end, WorkerScratch worker)
 void combine_panels(const CombineJob& job, int begin, int end, WorkerScratch worker) {
   auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
   const PackedView& w = *job.down;
+  const std::byte* planes = lone_row_planes(w, job.rows, scratch);
   for_passes(begin, end, job.rows.rows, w.in, [&](int panel, int first, int rows) {
-    product(w, job.expert, panel, job.rows, first, rows, scratch, scratch.first);
+    product(w, job.expert, panel, job.rows, planes, first, rows, scratch, scratch.first);
     const int lanes = w.panel_rows(panel);
     for (int m = 0; m < rows; ++m) {
       float* acc = job.acc + job.row_of[first + m] * job.acc_stride + panel * kPanelRows;

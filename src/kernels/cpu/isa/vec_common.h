@@ -10,3 +10,7 @@ MERERUN_VEC std::int32_t load_pair(const std::int16_t* pair) {
   __builtin_memcpy(&both, pair, sizeof both);
   return both;
 }
+
+/// Where kHasByteDots: 16 lanes of exact sums of 4-bit codes times byte planes (bytes.h), of at most 128
+/// codes.
+struct ByteSums;

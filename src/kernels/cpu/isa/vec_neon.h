@@ -14,6 +14,7 @@ struct I16 {
 using FN = float32x4_t;
 constexpr int kLanes = 4;
 constexpr int kMaxTileRows = 4;
+constexpr bool kHasByteDots = false;
 constexpr int kMaxQueries = 6;  // queries that share the registers of an attention tile
 constexpr int kDeltaSums = 16;  // delta-rule accumulators that fit the registers at once
 constexpr int kAttentionVectors = 4;

@@ -11,6 +11,7 @@ typedef std::uint32_t U16 __attribute__((vector_size(64), aligned(4)));
 using FN = F16;
 constexpr int kLanes = 16;
 constexpr int kMaxTileRows = 4;
+constexpr bool kHasByteDots = false;
 constexpr int kMaxQueries = 6;  // queries that share the registers of an attention tile
 constexpr int kDeltaSums = 8;   // delta-rule accumulators that fit the registers at once
 constexpr int kAttentionVectors = 1;

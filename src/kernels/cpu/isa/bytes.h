@@ -1,0 +1,64 @@
+#pragma once
+
+// One row against 4-bit codes, by bytes: its int16 activations as two planes of int8, X = 256 high + low, and
+// four codes a 32-bit lane where the other kernels have two. A mask then unpacks twice as many codes, and
+// unpacking is what a lone row waits for. Every sum is an exact integer, so the group dots are those of the
+// other kernels.
+
+#include "kernels/cpu/isa/common.h"
+
+/// The planes, in the scratch, of the last row of `in` where that row is alone in its tile and multiplied by
+/// bytes; else null.
+template <typename Sums = ByteSums>
+MERERUN_VEC const std::byte* lone_row_planes(const PackedView& w, const RowsView& in,
+                                             LinearScratch& scratch) {
+  if constexpr (kHasByteDots) {
+    const bool alone = in.rows % kTileRows == 1 && in.in <= kPlaneCodes;
+    if (!alone || w.format != WeightFormat::kAffine || w.bits != 4) return nullptr;
+    const std::int16_t* codes = in.codes + static_cast<std::int64_t>(in.rows - 1) * in.in;
+    for (int i = 0; i < in.in; i += 8) Sums::split_codes(codes + i, scratch.planes + 2 * i);
+    return scratch.planes;
+  }
+  return nullptr;
+}
+
+/// Codes of 16 outputs and one group, from `unit` on, times a row's planes.
+template <typename Sums = ByteSums>
+MERERUN_VEC I16 byte_dots(const std::byte* unit, int units, const std::byte* planes) {
+  constexpr std::size_t kPrefetchBytes = 3072;  // as in dot_groups
+  Sums sums;
+  for (int u = 0; u < units; ++u) {
+    unrolled<4>([&](auto i) __attribute__((always_inline)) {
+      constexpr int kWord = decltype(i)::value;
+      __builtin_prefetch(unit + kPrefetchBytes + 64 * kWord);
+      sums.take(load_i(unit + 64 * kWord), planes + 16 * kWord);
+    });
+    unit += 4 * 64;
+    planes += 2 * kUnitCodes;
+  }
+  return sums.total();
+}
+
+/// y = the 16 outputs of one panel for the row whose planes these are; `scales` are those of its groups.
+template <typename Sums = ByteSums>
+void byte_product(const PackedView& w, const std::byte* record, const std::byte* planes, const float* scales,
+                  float* y) {
+  const int slices = numerics::slice_count(w.in);
+  const int units = w.group / kUnitCodes;
+  const std::size_t code_bytes = static_cast<std::size_t>(units) * 4 * 64;
+  const std::size_t side = static_cast<std::size_t>(side_bytes(w.dtype)) * kPanelRows;
+  F16 part[numerics::kLinearSlices];
+  for (int slice = 0, g = 0; slice < slices; ++slice) {
+    F16 acc = splat<F16>(0.0f);
+    for (const int end = numerics::slice_begin(slice + 1, slices, w.groups); g < end; ++g) {
+      const F16 dot = to_float(byte_dots<Sums>(record, units, planes));
+      acc = fma(mul(load_side(w.dtype, record + code_bytes), splat<F16>(scales[0])), dot, acc);
+      acc = fma(load_side(w.dtype, record + code_bytes + side), splat<F16>(scales[1]), acc);
+      record += w.record_bytes;
+      planes += 2 * w.group;
+      scales += 2;
+    }
+    part[slice] = acc;
+  }
+  store(y, slices == 1 ? part[0] : join_slices([&](int j) { return part[j]; }));
+}
