@@ -5,15 +5,10 @@
 
 namespace mererun {
 
-/// Overflow-safe arithmetic for sizes read from untrusted bytes; no value means that it does not fit.
+/// Overflow-safe multiplication of sizes read from untrusted bytes; no value means that it does not fit.
 inline std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b) {
   std::uint64_t r = 0;
   if (__builtin_mul_overflow(a, b, &r)) return std::nullopt;
-  return r;
-}
-inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t r = 0;
-  if (__builtin_add_overflow(a, b, &r)) return std::nullopt;
   return r;
 }
 

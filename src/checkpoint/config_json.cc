@@ -120,10 +120,8 @@ std::int64_t to_int(const Json& value, std::int64_t low, std::int64_t high, cons
   return value.get<std::int64_t>();
 }
 
-double to_number(const Json& value, double low, double high, const std::string& where) {
-  if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
-    fail(where, fmt::format("a number from {} to {}", low, high), show(value));
-  }
+double to_number(const Json& value, const NumberRange& range, const std::string& where) {
+  if (!value.is_number() || !range.holds(value.get<double>())) fail(where, range.text(), show(value));
   return value.get<double>();
 }
 
@@ -193,17 +191,16 @@ std::optional<std::int64_t> optional_int(const Json& object, std::string_view ke
   return to_int(*member, low, high, in_key(where, key));
 }
 
-double require_number(const Json& object, std::string_view key, double low, double high,
+double require_number(const Json& object, std::string_view key, const NumberRange& range,
                       std::string_view where) {
-  const std::string expected = fmt::format("a number from {} to {}", low, high);
-  return to_number(require_member(object, key, expected, where), low, high, in_key(where, key));
+  return to_number(require_member(object, key, range.text(), where), range, in_key(where, key));
 }
 
-std::optional<double> optional_number(const Json& object, std::string_view key, double low, double high,
+std::optional<double> optional_number(const Json& object, std::string_view key, const NumberRange& range,
                                       std::string_view where) {
   const Json* member = find_member(object, key);
   if (member == nullptr) return std::nullopt;
-  return to_number(*member, low, high, in_key(where, key));
+  return to_number(*member, range, in_key(where, key));
 }
 
 std::optional<bool> optional_bool(const Json& object, std::string_view key, std::string_view where) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number_range.h"
+
 namespace mererun {
 
 /// A parsed JSON value. Files that use it include <nlohmann/json.hpp> in their .cc.
@@ -48,10 +50,10 @@ std::int64_t require_int(const Json& object, std::string_view key, std::int64_t 
                          std::string_view where);
 std::optional<std::int64_t> optional_int(const Json& object, std::string_view key, std::int64_t low,
                                          std::int64_t high, std::string_view where);
-/// Integers and fractions alike; bounds are inclusive.
-double require_number(const Json& object, std::string_view key, double low, double high,
+/// Integers and fractions alike.
+double require_number(const Json& object, std::string_view key, const NumberRange& range,
                       std::string_view where);
-std::optional<double> optional_number(const Json& object, std::string_view key, double low, double high,
+std::optional<double> optional_number(const Json& object, std::string_view key, const NumberRange& range,
                                       std::string_view where);
 std::optional<bool> optional_bool(const Json& object, std::string_view key, std::string_view where);
 std::string require_string(const Json& object, std::string_view key, std::string_view where);

@@ -40,15 +40,6 @@ std::string describe(const IntegerRange& range, std::int64_t number) {
   return fmt::format("an integer from {} to {}", range.low, range.high);
 }
 
-std::string describe(const NumberRange& range) {
-  const bool has_low = range.low != NumberRange{}.low, has_high = range.high != NumberRange{}.high;
-  if (!has_low && !has_high) return "a number";
-  const std::string low = fmt::format("{} {}", range.without_low ? "above" : "of at least", range.low);
-  if (!has_high) return "a number " + low;
-  if (range.without_low) return fmt::format("a number {} and at most {}", low, range.high);
-  return fmt::format("a number from {} to {}", range.low, range.high);
-}
-
 std::int64_t checked_integer(const std::string& name, const IntegerRange& range, const std::string& value) {
   const auto number = parse_integer(value);
   if (!number || *number < range.low || *number > range.high)
@@ -58,9 +49,7 @@ std::int64_t checked_integer(const std::string& name, const IntegerRange& range,
 
 double checked_number(const std::string& name, const NumberRange& range, const std::string& value) {
   const auto number = parse_number(value);
-  const bool is_inside =
-      number && *number <= range.high && (range.without_low ? *number > range.low : *number >= range.low);
-  if (!is_inside) refuse(name, describe(range), value);
+  if (!number || !range.holds(*number)) refuse(name, range.text(), value);
   return *number;
 }
 

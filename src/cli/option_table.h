@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number_range.h"
+
 namespace mererun {
 
 /// What the help shows of an option.
@@ -25,13 +27,6 @@ inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max(
 struct IntegerRange {
   std::int64_t low = std::numeric_limits<int>::min();
   std::int64_t high = std::numeric_limits<int>::max();
-};
-
-/// An interval of numbers; each end belongs to it unless said otherwise.
-struct NumberRange {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool without_low = false;
 };
 
 /// One option of a command: its texts, and how a value given on the command line is checked and stored.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cli/option_table.h"
 #include "cli/options.h"
+#include "engine/sampling_defaults.h"
 
 namespace mererun {
 
@@ -77,12 +78,12 @@ void declare_scenarios(OptionTable& table, BenchmarkMtpOptions& options) {
       {.low = 1}, true, options.decode_token_values);
   table.number(
       {.names = "--temperature", .value = "T", .help = "0 to 2; the seed is always 1", .default_text = "0"},
-      {.low = 0, .high = 2}, options.temperature);
+      sampling_ranges::kTemperature, options.temperature);
   table.numbers(
       {.names = "--temperature-values", .value = "T,T,...", .help = "one scenario each", .default_text = {}},
-      {.low = 0, .high = 2}, options.temperature_values);
+      sampling_ranges::kTemperature, options.temperature_values);
   table.number({.names = "--top-p", .value = "P", .help = "0 < P <= 1", .default_text = "0.9"},
-               {.low = 0, .high = 1, .without_low = true}, options.top_p);
+               sampling_ranges::kTopP, options.top_p);
   table.integer({.names = "--context-size",
                  .value = "N",
                  .help = "must hold prompt and reply",

@@ -2,6 +2,7 @@
 #include "cli/option_table.h"
 #include "cli/options.h"
 #include "cli/value_parsing.h"
+#include "engine/sampling_defaults.h"
 
 namespace mererun {
 
@@ -60,10 +61,10 @@ void declare_sampling(OptionTable& table, SamplingFlags& flags) {
                 .value = "T",
                 .help = "0 to 2; 0 takes the likeliest token",
                 .default_text = "0.7"},
-               {.low = 0, .high = 2}, flags.temperature);
+               sampling_ranges::kTemperature, flags.temperature);
   table.number(
       {.names = "--top-p", .value = "P", .help = "smallest set of mass P, 0 < P <= 1", .default_text = "0.9"},
-      {.low = 0, .high = 1, .without_low = true}, flags.top_p);
+      sampling_ranges::kTopP, flags.top_p);
   table.integer(
       {.names = "--top-k", .value = "K", .help = "K likeliest tokens; 0 for all", .default_text = "off"},
       {.low = 0}, flags.top_k);
@@ -71,22 +72,22 @@ void declare_sampling(OptionTable& table, SamplingFlags& flags) {
                 .value = "P",
                 .help = "tokens of at least P times the likeliest one's probability, 0 to 1",
                 .default_text = "off"},
-               {.low = 0, .high = 1}, flags.min_p);
+               sampling_ranges::kMinP, flags.min_p);
   table.number({.names = "--presence-penalty",
                 .value = "X",
                 .help = "-2 to 2, for tokens of the reply",
                 .default_text = "0"},
-               {.low = -2, .high = 2}, flags.presence_penalty);
+               sampling_ranges::kPresencePenalty, flags.presence_penalty);
   table.number({.names = "--frequency-penalty",
                 .value = "X",
                 .help = "-2 to 2, for each occurrence",
                 .default_text = "0"},
-               {.low = -2, .high = 2}, flags.frequency_penalty);
+               sampling_ranges::kFrequencyPenalty, flags.frequency_penalty);
   table.number({.names = "--repetition-penalty",
                 .value = "X",
                 .help = "0.000001 to 1000000; over prompt and reply",
                 .default_text = "1"},
-               {.low = 1e-6, .high = 1e6}, flags.repetition_penalty);
+               sampling_ranges::kRepetitionPenalty, flags.repetition_penalty);
   table.custom({.names = "--seed",
                 .value = "N",
                 .help = "64-bit integer; the same seed gives the same text",

@@ -11,26 +11,25 @@ namespace mererun {
 
 namespace {
 
-// Written so that NaN fails.
-void require(bool holds, std::string_view field, std::string_view range, double got) {
-  if (!holds) fail_expected(ErrorCode::kInvalidArgument, field, range, fmt::format("{}", got));
-}
-
-void require_between(double value, double low, double high, std::string_view field) {
-  require(value >= low && value <= high, field, fmt::format("a number from {} to {}", low, high), value);
+void require(const NumberRange& range, double value, std::string_view field) {
+  if (!range.holds(value))
+    fail_expected(ErrorCode::kInvalidArgument, field, range.text(), fmt::format("{}", value));
 }
 
 }  // namespace
 
 void validate(const SamplingOptions& options, int vocabulary) {
-  require_between(options.temperature, 0, 2, "temperature");
-  require(options.top_k >= 0, "top_k", "an integer of at least 0", options.top_k);
-  require(options.top_p > 0 && options.top_p <= 1, "top_p", "a number above 0 and at most 1", options.top_p);
-  require_between(options.min_p, 0, 1, "min_p");
-  require_between(options.presence_penalty, -2, 2, "presence_penalty");
-  require_between(options.frequency_penalty, -2, 2, "frequency_penalty");
-  // Beyond it a penalised logit may leave the range of fp32.
-  require_between(options.repetition_penalty, 1e-6, 1e6, "repetition_penalty");
+  namespace ranges = sampling_ranges;
+  require(ranges::kTemperature, options.temperature, "temperature");
+  if (options.top_k < 0) {
+    fail_expected(ErrorCode::kInvalidArgument, "top_k", "an integer of at least 0",
+                  fmt::format("{}", options.top_k));
+  }
+  require(ranges::kTopP, options.top_p, "top_p");
+  require(ranges::kMinP, options.min_p, "min_p");
+  require(ranges::kPresencePenalty, options.presence_penalty, "presence_penalty");
+  require(ranges::kFrequencyPenalty, options.frequency_penalty, "frequency_penalty");
+  require(ranges::kRepetitionPenalty, options.repetition_penalty, "repetition_penalty");
   std::unordered_set<TokenId> seen;
   for (const LogitBias& entry : options.logit_bias) {
     if (entry.id < 0 || entry.id >= vocabulary) {
@@ -41,7 +40,7 @@ void validate(const SamplingOptions& options, int vocabulary) {
       fail_expected(ErrorCode::kInvalidArgument, "logit_bias", "each id once",
                     fmt::format("{} twice", entry.id));
     }
-    require_between(entry.bias, -100, 100, fmt::format("logit_bias of id {}", entry.id));
+    require(ranges::kLogitBias, entry.bias, fmt::format("logit_bias of id {}", entry.id));
   }
 }
 

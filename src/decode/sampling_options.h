@@ -4,23 +4,25 @@
 #include <vector>
 
 #include "base/types.h"
+#include "model/sampling_ranges.h"
 
 namespace mererun {
 
 struct LogitBias {
   TokenId id = 0;
-  double bias = 0;  // added to the logit, -100..100
+  double bias = 0;  // added to the logit
 };
 
-/// How a request chooses its tokens. The defaults are greedy decoding.
+/// How a request chooses its tokens. The defaults are greedy decoding; sampling_ranges says what a field may
+/// be.
 struct SamplingOptions {
-  double temperature = 0;         // 0..2; 0 is argmax
-  int top_k = 0;                  // keep the k largest; 0 = off, 1 is argmax
-  double top_p = 1;               // (0, 1]; keep the smallest prefix with this mass; 1 = off
-  double min_p = 0;               // 0..1; keep what has this share of the largest probability; 0 = off
-  double presence_penalty = 0;    // -2..2; once for each id of the output
-  double frequency_penalty = 0;   // -2..2; for each occurrence in the output
-  double repetition_penalty = 1;  // 1e-6 .. 1e6; over prompt and output; 1 = off
+  double temperature = 0;                  // 0 is argmax
+  int top_k = 0;                           // keep the k largest; 0 = off, 1 is argmax
+  double top_p = 1;                        // keep the smallest prefix with this mass; 1 = off
+  double min_p = 0;                        // keep what has this share of the largest probability; 0 = off
+  double presence_penalty = 0;             // once for each id of the output
+  double frequency_penalty = 0;            // for each occurrence in the output
+  double repetition_penalty = 1;           // over prompt and output; 1 = off
   std::vector<LogitBias> logit_bias = {};  // one entry an id
   std::uint64_t seed = 0;  // key of the draws; the caller picks a random one where a request names none
 

@@ -10,6 +10,7 @@
 #include "checkpoint/config_json.h"
 #include "model/json_fields.h"
 #include "model/quantization.h"
+#include "model/sampling_ranges.h"
 
 namespace mererun {
 
@@ -139,19 +140,19 @@ std::string rope_type(const JsonFields& object) {
 
 void read_yarn(const JsonFields& object, RopeConfig& rope) {
   rope.scaling = RopeScaling::kYarn;
-  rope.factor = object.number("factor", 1, 1024);
+  rope.factor = object.number("factor", {1, 1024});
   rope.original_max_positions = object.integer("original_max_position_embeddings", 1, kMaxPositions);
-  rope.beta_fast = object.number_or("beta_fast", 32, 1e-3, 1e6);
-  rope.beta_slow = object.number_or("beta_slow", 1, 1e-3, 1e6);
-  rope.attention_factor = object.maybe_number("attention_factor", 1e-3, 1e3);
+  rope.beta_fast = object.number_or("beta_fast", 32, {1e-3, 1e6});
+  rope.beta_slow = object.number_or("beta_slow", 1, {1e-3, 1e6});
+  rope.attention_factor = object.maybe_number("attention_factor", {1e-3, 1e3});
 }
 
 /// Inside `rope_parameters` (or `rope_scaling`) first, then the flat key of older exports.
 double rope_number(const Sources& from, const std::optional<JsonFields>& inner, std::string_view key,
                    std::optional<double> fallback, double max, ModelConfig& config) {
-  const std::optional<double> inside = inner ? inner->maybe_number(key, 1e-6, max) : std::nullopt;
+  const std::optional<double> inside = inner ? inner->maybe_number(key, {1e-6, max}) : std::nullopt;
   const std::optional<double> outside =
-      from.text.has(key) ? from.text.maybe_number(key, 1e-6, max) : from.top.maybe_number(key, 1e-6, max);
+      from.text.has(key) ? from.text.maybe_number(key, {1e-6, max}) : from.top.maybe_number(key, {1e-6, max});
   if (inside && outside && *inside != *outside) {
     config.warnings.push_back(
         fmt::format("{}: {}: {} inside and {} outside of the rope parameters; the inner one is used",
@@ -258,14 +259,16 @@ void add_ids(std::vector<TokenId>& ids, const JsonFields& fields, std::string_vi
 void merge_generation(GenerationDefaults& defaults, const JsonFields& fields) {
   if (!defaults.do_sample && fields.has("do_sample"))
     defaults.do_sample = fields.boolean_or("do_sample", false);
-  if (!defaults.temperature) defaults.temperature = fields.maybe_number("temperature", 0, 2);
-  if (!defaults.top_p) defaults.top_p = fields.maybe_number("top_p", 1e-6, 1);
-  if (!defaults.min_p) defaults.min_p = fields.maybe_number("min_p", 0, 1);
+  if (!defaults.temperature)
+    defaults.temperature = fields.maybe_number("temperature", sampling_ranges::kTemperature);
+  if (!defaults.top_p) defaults.top_p = fields.maybe_number("top_p", sampling_ranges::kTopP);
+  if (!defaults.min_p) defaults.min_p = fields.maybe_number("min_p", sampling_ranges::kMinP);
   // Some files write -1 for off.
   if (!defaults.top_k && fields.has("top_k"))
     defaults.top_k = std::max(0, fields.integer("top_k", -1, kMaxVocabulary));
   if (!defaults.repetition_penalty)
-    defaults.repetition_penalty = fields.maybe_number("repetition_penalty", 1e-6, 1e6);
+    defaults.repetition_penalty =
+        fields.maybe_number("repetition_penalty", sampling_ranges::kRepetitionPenalty);
 }
 
 void read_generation(const Sources& from, const std::optional<JsonFields>& file, ModelConfig& config) {
@@ -307,7 +310,7 @@ ModelConfig read_config(const Json& document, const Json* generation, std::strin
   config.hidden = text.integer("hidden_size", 1, kMaxHidden);
   config.vocabulary = text.integer("vocab_size", 1, kMaxVocabulary);
   config.max_positions = text.integer("max_position_embeddings", 1, kMaxPositions);
-  config.rms_eps = text.number_or("rms_norm_eps", 1e-6, 0, 1);
+  config.rms_eps = text.number_or("rms_norm_eps", 1e-6, {0, 1});
   config.tied = read_tied(from, config);
   refuse_variants(text);
   read_layers(text, config);

@@ -23,16 +23,16 @@ int JsonFields::integer_or(std::string_view key, int fallback, int low, int high
   return static_cast<int>(optional_int(*object_, key, low, high, where_).value_or(fallback));
 }
 
-double JsonFields::number(std::string_view key, double low, double high) const {
-  return require_number(*object_, key, low, high, where_);
+double JsonFields::number(std::string_view key, const NumberRange& range) const {
+  return require_number(*object_, key, range, where_);
 }
 
-double JsonFields::number_or(std::string_view key, double fallback, double low, double high) const {
-  return maybe_number(key, low, high).value_or(fallback);
+double JsonFields::number_or(std::string_view key, double fallback, const NumberRange& range) const {
+  return maybe_number(key, range).value_or(fallback);
 }
 
-std::optional<double> JsonFields::maybe_number(std::string_view key, double low, double high) const {
-  return optional_number(*object_, key, low, high, where_);
+std::optional<double> JsonFields::maybe_number(std::string_view key, const NumberRange& range) const {
+  return optional_number(*object_, key, range, where_);
 }
 
 bool JsonFields::boolean_or(std::string_view key, bool fallback) const {

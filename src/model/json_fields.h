@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number_range.h"
+
 namespace mererun {
 
 /// The keys of one JSON object of a configuration file together with where it stands, so that every read
@@ -24,9 +26,9 @@ class JsonFields {
 
   int integer(std::string_view key, int low, int high) const;
   int integer_or(std::string_view key, int fallback, int low, int high) const;
-  double number(std::string_view key, double low, double high) const;
-  double number_or(std::string_view key, double fallback, double low, double high) const;
-  std::optional<double> maybe_number(std::string_view key, double low, double high) const;
+  double number(std::string_view key, const NumberRange& range) const;
+  double number_or(std::string_view key, double fallback, const NumberRange& range) const;
+  std::optional<double> maybe_number(std::string_view key, const NumberRange& range) const;
   bool boolean_or(std::string_view key, bool fallback) const;
   std::string text_or(std::string_view key, std::string_view fallback) const;
   std::vector<std::string> texts(std::string_view key) const;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -135,16 +134,11 @@ std::optional<int> Fields::count(std::string_view name) {
   return static_cast<int>(std::min<std::int64_t>(*value, INT32_MAX));
 }
 
-std::optional<double> Fields::number(std::string_view name, NumberBounds range) {
+std::optional<double> Fields::number(std::string_view name, const NumberRange& range) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  const double real = value->is_number() ? value->get<double>() : 0;
-  const bool is_low = range.excludes_low ? real <= range.low : real < range.low;
-  if (!value->is_number() || is_low || real > range.high || !std::isfinite(real)) {
-    refuse(name, range.excludes_low ? fmt::format("a number above {} and at most {}", range.low, range.high)
-                                    : fmt::format("a number from {} to {}", range.low, range.high));
-  }
-  return real;
+  if (!value->is_number() || !range.holds(value->get<double>())) refuse(name, range.text());
+  return value->get<double>();
 }
 
 std::optional<std::string> Fields::text(std::string_view name) {

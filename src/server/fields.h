@@ -10,6 +10,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/number_range.h"
+
 namespace mererun {
 
 /// Parses a request body. Errors: ApiError 400 for text that is no JSON or no UTF-8, nests deeper than 128
@@ -29,11 +31,6 @@ struct IntegerBounds {
   std::int64_t low;
   std::int64_t high = INT64_MAX;
 };
-struct NumberBounds {
-  double low;
-  double high;
-  bool excludes_low = false;
-};
 
 /// The members of one JSON object of a request, read by name and checked. A member that is null counts as
 /// absent. Errors, in all readers: ApiError 400 naming the field, what was expected, what came.
@@ -50,7 +47,7 @@ class Fields {
   std::optional<std::int64_t> integer(std::string_view name, IntegerBounds range);
   /// A number of tokens, at least 1; what exceeds an int is as good as its largest.
   std::optional<int> count(std::string_view name);
-  std::optional<double> number(std::string_view name, NumberBounds range);
+  std::optional<double> number(std::string_view name, const NumberRange& range);
   std::optional<std::string> text(std::string_view name);
   std::string required_text(std::string_view name);
   /// One of `choices`.

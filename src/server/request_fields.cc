@@ -29,8 +29,8 @@ std::vector<LogitBias> read_logit_bias(Fields& fields, int vocabulary) {
     if (failure != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocabulary)
       throw ApiError::bad_field(fields.path("logit_bias"), fmt::format("token ids 0..{}", vocabulary - 1),
                                 '"' + key + '"');
-    const auto bias = entries.number(key, {-100, 100});
-    if (!bias) entries.refuse(key, "a number from -100 to 100");
+    const auto bias = entries.number(key, sampling_ranges::kLogitBias);
+    if (!bias) entries.refuse(key, sampling_ranges::kLogitBias.text());
     if (!seen.insert(id).second)
       throw ApiError::bad_field(fields.path("logit_bias"), "each id once", '"' + key + '"');
     out.push_back({id, *bias});
@@ -53,13 +53,14 @@ void read_sampling(Fields& fields, const Engine& engine, GenerateRequest& reques
   const ModelConfig& config = engine.resolved().config;
   SamplingOptions& out = request.sampling;
   out = sampling_defaults(config);
-  out.temperature = fields.number("temperature", {0, 2}).value_or(out.temperature);
-  out.top_p = fields.number("top_p", {0, 1, true}).value_or(out.top_p);
+  out.temperature = fields.number("temperature", sampling_ranges::kTemperature).value_or(out.temperature);
+  out.top_p = fields.number("top_p", sampling_ranges::kTopP).value_or(out.top_p);
   out.top_k = static_cast<int>(fields.integer("top_k", {0, INT32_MAX}).value_or(out.top_k));
-  out.min_p = fields.number("min_p", {0, 1}).value_or(out.min_p);
-  out.presence_penalty = fields.number("presence_penalty", {-2, 2}).value_or(0);
-  out.frequency_penalty = fields.number("frequency_penalty", {-2, 2}).value_or(0);
-  out.repetition_penalty = fields.number("repetition_penalty", {1e-6, 1e6}).value_or(1);
+  out.min_p = fields.number("min_p", sampling_ranges::kMinP).value_or(out.min_p);
+  out.presence_penalty = fields.number("presence_penalty", sampling_ranges::kPresencePenalty).value_or(0);
+  out.frequency_penalty = fields.number("frequency_penalty", sampling_ranges::kFrequencyPenalty).value_or(0);
+  out.repetition_penalty =
+      fields.number("repetition_penalty", sampling_ranges::kRepetitionPenalty).value_or(1);
   out.logit_bias = read_logit_bias(fields, config.vocabulary);
   const auto seed = read_seed(fields);
   out.seed = seed ? *seed : random_seed();

@@ -120,13 +120,15 @@ TEST(ConfigJson, IntegersAreCheckedForTypeAndRange) {
 
 TEST(ConfigJson, NumbersAreCheckedForTypeAndRange) {
   const Json json = parse(R"({"eps":1e-06,"theta":10000000,"text":"1"})");
-  EXPECT_EQ(require_number(json, "eps", 0, 1, kWhere), 1e-6);
-  EXPECT_EQ(optional_number(json, "theta", 1, 1e12, kWhere), 1e7);
-  EXPECT_EQ(optional_number(json, "absent", 0, 1, kWhere), std::nullopt);
-  EXPECT_THAT(message([&] { require_number(json, "theta", 0, 1, kWhere); }),
+  EXPECT_EQ(require_number(json, "eps", {0, 1}, kWhere), 1e-6);
+  EXPECT_EQ(optional_number(json, "theta", {1, 1e12}, kWhere), 1e7);
+  EXPECT_EQ(optional_number(json, "absent", {0, 1}, kWhere), std::nullopt);
+  EXPECT_THAT(message([&] {
+                require_number(json, "theta", {0, 1}, kWhere);
+              }),
               AllOf(HasSubstr("theta: expected a number from 0 to 1"), HasSubstr("got 10000000")));
-  EXPECT_THAT(message([&] { optional_number(json, "text", 0, 1, kWhere); }), HasSubstr("got \"1\""));
-  EXPECT_THAT(message([&] { require_number(json, "absent", 0, 1, kWhere); }), HasSubstr("got nothing"));
+  EXPECT_THAT(message([&] { optional_number(json, "text", {0, 1}, kWhere); }), HasSubstr("got \"1\""));
+  EXPECT_THAT(message([&] { require_number(json, "absent", {0, 1}, kWhere); }), HasSubstr("got nothing"));
 }
 
 TEST(ConfigJson, OtherTypesAreChecked) {

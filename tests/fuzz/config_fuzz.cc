@@ -25,7 +25,7 @@ void ask_everything(const Json& object, int depth) {
   for (const auto& item : object.items()) {
     const std::string& key = item.key();
     tolerate([&] { return mererun::optional_int(object, key, -5, 1 << 20, "fuzz"); });
-    tolerate([&] { return mererun::optional_number(object, key, -1.5, 1e9, "fuzz"); });
+    tolerate([&] { return mererun::optional_number(object, key, {-1.5, 1e9}, "fuzz"); });
     tolerate([&] { return mererun::optional_bool(object, key, "fuzz"); });
     tolerate([&] { return mererun::optional_string(object, key, "fuzz"); });
     tolerate([&] { return mererun::optional_object(object, key, "fuzz"); });
