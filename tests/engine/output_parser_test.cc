@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -372,7 +371,7 @@ TEST(OutputParser, NoTextIsLost) {
   }
 }
 
-// ---- cost ----
+// ---- cost: quadratic work on texts of this size takes longer than CTest lets a program run ----
 
 TEST(OutputParser, HostileTextTakesLinearTime) {
   const std::string opened = "<tool_call><function=write><parameter=content>";
@@ -401,23 +400,18 @@ TEST(OutputParser, HostileTextTakesLinearTime) {
     while (text.size() < (1U << 20U)) text += unit;
     std::vector<std::size_t> cuts;
     for (std::size_t cut = 3; cut < text.size(); cut += 3) cuts.push_back(cut);
-    const auto begin = std::chrono::steady_clock::now();
     parse_cut(text, with_tools(), cuts);
-    // Linear work is tens of milliseconds; quadratic work is minutes.
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << start << unit;
   }
 }
 
 TEST(OutputParser, ManyKeysTakeLinearTime) {
   std::string text = "<tool_call><function=write>", json = "<tool_call>{\"name\":\"f\",\"arguments\":{";
-  for (int i = 0; i < 60000; ++i) {
+  for (int i = 0; i < 600'000; ++i) {
     text += "<parameter=k" + std::to_string(i) + ">v</parameter>";
     json += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":1";
   }
-  const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(parse_whole(text + "</function></tool_call>", with_tools()).calls.size(), 1U);
   EXPECT_EQ(parse_whole(json + "}}</tool_call>", with_tools()).calls.size(), 1U);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 }  // namespace
