@@ -19,7 +19,11 @@ namespace {
 
 using testing::file_text;
 
-std::string documentation() { return file_text(MERERUN_SOURCE_DIR "/docs/options.md"); }
+std::string source_text(const std::string& path) {
+  return file_text(std::filesystem::path(MERERUN_SOURCE_DIR) / path);
+}
+
+std::string documentation() { return source_text("docs/options.md"); }
 
 std::set<std::string> names_in(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
@@ -111,7 +115,8 @@ TEST(Documents, OptionsExist) {
     if (path.filename() == "options.md") continue;  // has tests of its own
     for_each_span(path, [&](const std::string& span, const std::string& line) {
       // A line about another tool speaks of that tool's options.
-      if (holds_any(line, {"scripts/", "cmake ", "bench/", "tools/", "mererun_<folder>_tests"})) return;
+      if (holds_any(line, {"scripts/", "cmake ", "systemctl ", "bench/", "tools/", "mererun_<folder>_tests"}))
+        return;
       for (const std::string& name : names_in(span, "(?:^|[ |(])(--[a-z][a-z-]*)"))
         EXPECT_TRUE(real.contains(name)) << path << ": " << name;
     });
@@ -175,6 +180,43 @@ TEST(Documents, FilesExist) {
       }
     });
   }
+}
+
+/// What a row of the conformance table may name beside tests in C++: a test in Python, a file, a document.
+bool is_proof(const std::string& name, const std::set<std::string>& tests) {
+  static const std::regex kTest("[A-Z]\\w+\\.[A-Z]\\w+"), kPythonTest("test_\\w+"), kFile("\\w+/[\\w./-]+");
+  if (std::regex_match(name, kTest)) return tests.contains(name);
+  if (std::regex_match(name, kPythonTest))
+    return source_text("bench/transfer/transfer_test.py").find("def " + name + "(self)") != std::string::npos;
+  return std::regex_match(name, kFile) && fs::exists(fs::path(MERERUN_SOURCE_DIR) / name);
+}
+
+TEST(Conformance, EveryStatementHasAProofThatExists) {
+  constexpr int kStatements = 91;
+  static const std::regex kRow(R"(\| (\d+) \| (.+) \| (.+) \|)"), kName("`([^`]+)`|\\b(docs/[\\w.-]+\\.md)");
+  const std::set<std::string> tests = all_tests();
+  std::istringstream lines(source_text("docs/conformance.md"));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch row;
+    if (!std::regex_match(line, row, kRow)) continue;
+    EXPECT_EQ(row.str(1), std::to_string(++number));
+    const std::string proof = row.str(3);
+    int proofs = 0;
+    for (std::sregex_iterator match(proof.begin(), proof.end(), kName), end; match != end; ++match) {
+      const std::string name = (*match)[1].matched ? match->str(1) : match->str(2);
+      EXPECT_TRUE(is_proof(name, tests)) << line << ": " << name;
+      ++proofs;
+    }
+    EXPECT_TRUE(proofs > 0 || proof.starts_with("rows ")) << line;
+  }
+  EXPECT_EQ(number, kStatements);
+}
+
+TEST(OperatorPage, NamesExactlyTheMetrics) {
+  const auto documented = names_in(source_text("docs/operator.md"), "\n\\| `mererun_(\\w+)`");
+  EXPECT_EQ(documented, names_in(source_text("src/server/metrics.cc"), "Family\\{\"(\\w+)\""));
+  EXPECT_GT(documented.size(), 20u);
 }
 
 TEST(ModelsPage, ListsExactlyTheKnownIds) {

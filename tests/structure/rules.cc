@@ -121,6 +121,21 @@ Violations check_environment(const SourceFile& file) {
   return matches(file, kRead, "only cli/ reads the environment: ");
 }
 
+Violations check_network(const SourceFile& file) {
+  static const std::regex kConnects(
+      R"(\b(getaddrinfo|gethostbyname\w*|async_connect|curl_\w+)\b|(::|\.|->|^|[^\w])connect\s*\()");
+  Violations violations = matches(file, kConnects, "the program opens no connection: ");
+  for (const Include& include : includes_of(file)) {
+    const std::string& target = include.target;
+    const bool is_socket = target == "sys/socket.h" || target == "netdb.h" ||
+                           target.starts_with("netinet/") || target.starts_with("curl/") ||
+                           target.starts_with("boost/");
+    if (is_socket && file.folder() != "server")
+      violations.push_back(at(file, include.line, "only server/ knows sockets: " + target));
+  }
+  return violations;
+}
+
 Violations check_stdout(const SourceFile& file) {
   if (file.folder() == "cli") return {};
   static const std::regex kPrint(

@@ -26,6 +26,9 @@ Violations check_heavy_headers(const SourceFile& file);
 /// The environment is read in cli/ only.
 Violations check_environment(const SourceFile& file);
 
+/// Only server/ knows sockets, and nothing connects anywhere or looks up another machine's name.
+Violations check_network(const SourceFile& file);
+
 /// stdout carries results, and only cli/ prints those.
 Violations check_stdout(const SourceFile& file);
 

@@ -73,6 +73,15 @@ TEST(Environment, CommentsDoNotCount) {
   EXPECT_THAT(check_environment({"src/cli/a.cc", "auto s = std::getenv(\"HOME\");\n"}), IsEmpty());
 }
 
+TEST(Network, TheServerListensAndNobodyConnects) {
+  EXPECT_THAT(check_network({"src/server/a.cc", "#include <boost/asio.hpp>\nvoid disconnect();\n"}),
+              IsEmpty());
+  EXPECT_THAT(check_network({"src/engine/a.cc", "#include <sys/socket.h>\n"}), SizeIs(1));
+  EXPECT_THAT(check_network({"src/server/a.cc", "::connect(fd, address, size);\n"}), SizeIs(1));
+  EXPECT_THAT(check_network({"src/server/a.cc", "socket.async_connect(there);\n"}), SizeIs(1));
+  EXPECT_THAT(check_network({"src/cli/a.cc", "getaddrinfo(name, port, &hints, &found);\n"}), SizeIs(1));
+}
+
 TEST(Stdout, FormattingIntoBuffersIsAllowed) {
   EXPECT_THAT(check_stdout({"src/base/a.cc", "std::snprintf(b, 4, \"x\"); std::fprintf(stderr, \"x\");\n"}),
               IsEmpty());

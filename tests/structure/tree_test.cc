@@ -68,6 +68,8 @@ TEST(Tree, IncludesFollowTheFolderArrows) { expect_kept(check_include_arrows, so
 TEST(Tree, HeadersStartWithPragmaOnce) { expect_kept(check_pragma_once, tests_and_sources()); }
 TEST(Tree, FilesAreShort) { expect_kept(check_length, tests_and_sources()); }
 TEST(Tree, HeadersStayLight) { expect_kept(check_heavy_headers, sources()); }
+TEST(Tree, OnlyTheServerKnowsSocketsAndNothingConnects) { expect_kept(check_network, sources()); }
+
 TEST(Tree, OnlyTheCommandLineReadsTheEnvironment) { expect_kept(check_environment, sources()); }
 TEST(Tree, OnlyTheCommandLinePrintsResults) { expect_kept(check_stdout, sources()); }
 TEST(Tree, KernelsAndModelUseNoMathLibrary) { expect_kept(check_math_library, sources()); }
