@@ -1,16 +1,26 @@
 #!/usr/bin/env python3
-"""Plants one defect after another in a copy of the tree and checks that the exactness tests notice each.
+"""Plants one defect after another in a copy of the tree and checks that the tests notice each.
 
-usage: scripts/mutation_check.py [NAME ...]
+usage: scripts/mutation_check.py [NAME ...]                      defects chosen by hand (all of them by default)
+       scripts/mutation_check.py --sample N [--seed S] [FOLDER ...]  N random mutants of src/cache and src/decode
 
-A defect is a text replacement that must apply exactly once. For each, the cache, exact and golden tests are built in a scratch copy and
-run; a defect that no test notices is printed as SURVIVED and the exit status is 1. Needs what a build needs.
+A defect chosen by hand is a text replacement that must apply exactly once; the cache, exact and golden tests look for it. A random
+mutant is a small change in one line (scripts/mutants.py); the tests of its folder look for it, those that take least first, and
+it counts where it builds. A defect that no test notices is printed as SURVIVED and the exit status is 1. A test that takes ten times
+the processor time that it takes without a defect, or that hangs for twenty minutes, has noticed. --tree uses a folder that holds the same sources already, with what it has built. Needs what a
+build needs.
 """
+import argparse
 import pathlib
+import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+
+import mutants
 
 MUTATIONS = {
     "replay-one-row-short": ("src/cache/verify_transaction.cc", ".k = log.k.row_range(0, rows),",
@@ -54,6 +64,16 @@ MUTATIONS = {
 }
 
 
+# Programs that look for a mutant of a folder, those that take least first.
+TESTS = {
+    "by hand": ("cache", "exact", "golden"),
+    "src/cache": ("cache", "cache_disk", "prefix_property", "engine", "exact"),
+    "src/decode": ("decode", "engine", "exact"),
+}
+MEMORY = 12 << 30  # of a test that a mutant sends astray
+HANGS = 1200  # seconds
+
+
 def replace_once(path, old, new):
     text = path.read_text()
     if text.count(old) != 1:
@@ -61,48 +81,121 @@ def replace_once(path, old, new):
     path.write_text(text.replace(old, new))
 
 
-def plant(root, name):
-    file, *pairs = MUTATIONS[name]
-    path = root / file
-    for old, new in zip(pairs[::2], pairs[1::2]):
-        replace_once(path, old, new)
+class ByHand:
+    """One of MUTATIONS, with the interface of mutants.Mutant."""
+
+    def __init__(self, name):
+        self.name, (self.path, *self.pairs) = name, MUTATIONS[name]
+
+    def __str__(self):
+        return self.name
+
+    def plant(self, root):
+        file = root / self.path
+        text = file.read_text()
+        for old, new in zip(self.pairs[::2], self.pairs[1::2]):
+            replace_once(file, old, new)
+        return text
 
 
-def run(command, cwd):
-    return subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def run(command, cwd, processor_seconds=None):
+    """What became of the command; None where it hung. With a limit a test, killed when it exceeds that."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds))
+    try:
+        return subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=HANGS if processor_seconds else None, preexec_fn=limit if processor_seconds else None)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def processor_time():
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+class Tree:
+    """A copy of the sources, built, in which defects are planted one at a time."""
+
+    def __init__(self, root):
+        self.root, self.seconds = root, {}
+
+    def build(self, *tests):
+        return run(["cmake", "--build", "--preset", "release", "--target", *(f"mererun_{t}_tests" for t in tests)], self.root)
+
+    def test(self, name, seconds):
+        return run([f"build/release/bin/mererun_{name}_tests", "--gtest_brief=1", "--gtest_fail_fast"], self.root, seconds)
+
+    def prepare(self, tests):
+        """Builds the sources as they are and times the tests."""
+        for step in (run(["cmake", "--preset", "release", "-DMERERUN_ENABLE_CUDA=OFF"], self.root), self.build(*tests)):
+            if step.returncode != 0:
+                raise SystemExit(step.stdout[-4000:])
+        for name in tests:
+            start = processor_time()
+            if self.test(name, 3600).returncode != 0:
+                raise SystemExit(f"{name}: expected to pass without a defect")
+            self.seconds[name] = int(10 + 10 * (processor_time() - start))
+
+    def verdict(self, defect):
+        """Which test noticed it; "" for none, None where the defect does not build."""
+        original = defect.plant(self.root)
+        try:
+            for name in TESTS["by hand" if isinstance(defect, ByHand) else str(pathlib.Path(defect.path).parent)]:
+                if self.build(name).returncode != 0:
+                    return None
+                done = self.test(name, self.seconds[name])
+                if done is None or done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+                    return f"{name}, time"
+                if done.returncode != 0:
+                    return name
+            return ""
+        finally:
+            (self.root / defect.path).write_text(original)
+
+
+def check(tree, defects, count):
+    """Plants up to `count` defects that build; returns how many survived."""
+    survived = planted = 0
+    for defect in defects:
+        if planted == count:
+            break
+        verdict = tree.verdict(defect)
+        if verdict is None:
+            print(f"does not build  {defect}", flush=True)
+            continue
+        planted += 1
+        survived += verdict == ""
+        print(f"{f'noticed by {verdict}' if verdict else 'SURVIVED'}  {defect}", flush=True)
+    print(f"{planted} planted, {planted - survived} noticed, {survived} survived")
+    return survived
 
 
 def main():
-    names = sys.argv[1:] or list(MUTATIONS)
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("names", nargs="*")
+    p.add_argument("--sample", type=int)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--tree", type=pathlib.Path)
+    args = p.parse_args()
     source = pathlib.Path(__file__).resolve().parent.parent
-    survived = []
+    if args.sample:
+        folders = args.names or ["src/cache", "src/decode"]
+        defects = [m for folder in folders for m in mutants.mutants_of(source, folder)]
+        random.Random(args.seed).shuffle(defects)
+        tests = dict.fromkeys(t for folder in folders for t in TESTS[folder])
+    else:
+        defects = [ByHand(name) for name in args.names or MUTATIONS]
+        tests = TESTS["by hand"]
     with tempfile.TemporaryDirectory(prefix="mererun-mutants-") as scratch:
-        root = pathlib.Path(scratch) / "tree"
-        shutil.copytree(source, root, ignore=lambda folder, names:
-                        [n for n in names if pathlib.Path(folder) == source and n in ("build", ".git")])
-        configured = run(["cmake", "--preset", "release", "-DMERERUN_ENABLE_CUDA=OFF"], root)
-        if configured.returncode != 0:
-            raise SystemExit(configured.stdout[-4000:])
-        targets = ["mererun_cache_tests", "mererun_exact_tests", "mererun_golden_tests"]
-        built = run(["cmake", "--build", "--preset", "release", "--target", *targets], root)
-        if built.returncode != 0:
-            raise SystemExit(built.stdout[-4000:])
-        for name in names:
-            file = root / MUTATIONS[name][0]
-            original = file.read_text()
-            plant(root, name)
-            built = run(["cmake", "--build", "--preset", "release", "--target", *targets], root)
-            noticed = built.returncode != 0
-            if not noticed:
-                for target in targets:
-                    tests = run([f"build/release/bin/{target}", "--gtest_brief=1", "--gtest_fail_fast"], root)
-                    noticed = noticed or tests.returncode != 0
-            print(f"{'noticed ' if noticed else 'SURVIVED'} {name}{' (does not build)' if built.returncode else ''}",
-                  flush=True)
-            if not noticed:
-                survived.append(name)
-            file.write_text(original)
-    sys.exit(1 if survived else 0)
+        root = args.tree or pathlib.Path(scratch) / "tree"
+        if not args.tree:
+            shutil.copytree(source, root, ignore=lambda folder, names:
+                            [n for n in names if pathlib.Path(folder) == source and n in ("build", ".git")])
+        tree = Tree(root)
+        tree.prepare(tests)
+        sys.exit(1 if check(tree, defects, args.sample or len(defects)) else 0)
 
 
 if __name__ == "__main__":
