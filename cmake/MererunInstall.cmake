@@ -32,6 +32,21 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
+# One script under the names that dpkg knows.
+foreach(name postinst prerm postrm)
+  configure_file(packaging/maintainer.sh ${CMAKE_BINARY_DIR}/packaging/${name} COPYONLY)
+  list(APPEND CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/packaging/${name})
+endforeach()
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+# Files carry the time of the commit, so that two builds of it are the same bytes.
+if(MERERUN_COMMIT_TIME)
+  set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_BINARY_DIR}/packaging/times.cmake)
+  file(WRITE ${CPACK_PROJECT_CONFIG_FILE}
+"if(NOT DEFINED ENV{SOURCE_DATE_EPOCH})
+  set(ENV{SOURCE_DATE_EPOCH} ${MERERUN_COMMIT_TIME})
+endif()
+")
+endif()
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
                                                 WORLD_EXECUTE)
 include(CPack)

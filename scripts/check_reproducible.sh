@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
-# Builds the program twice from two clones of HEAD in different folders and compares the bytes. Takes two full builds; no
-# compiler cache is used. Usage: scripts/check_reproducible.sh [JOBS]
+# Builds the package twice, from clones of HEAD in different folders and without a compiler cache, and compares the bytes.
+#   scripts/check_reproducible.sh [--same-folder] [PACKAGE_FOLDER]
+#     --same-folder   both builds in one folder, one after the other: nvcc names parts of CUDA objects by the source's path
+# The package is left in PACKAGE_FOLDER if that is given.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-jobs=${1:-2}
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+second=a/deeper/two
+[[ ${1:-} == --same-folder ]] && { second=one; shift; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CCACHE_DISABLE=1
-for clone in one a/deeper/two; do
+sums=()
+for clone in one "$second"; do
+  rm -rf "${work:?}/$clone"
   git clone --quiet . "$work/$clone"
-  (cd "$work/$clone" && cmake --preset package >/dev/null && cmake --build --preset package -j"$jobs" --target mere.run \
-    mererun_shell_files >/dev/null)
-  (cd "$work/$clone/build/package" && sha256sum bin/mere.run src/cli/shell/*) >"$work/${clone##*/}.sums"
+  read -r sum path < <("$work/$clone/scripts/package.sh" 2>"$work/log") || { cat "$work/log" >&2; exit 1; }
+  echo "$sum  ${path##*/}"
+  sums+=("$sum")
+  if [[ -n ${1:-} ]]; then mkdir -p "$1" && cp "$work/$clone/$path" "$1"; fi
 done
-cat "$work/one.sums"
-cmp "$work/one.sums" "$work/two.sums" && echo "the same bytes in both folders"
+[[ ${sums[0]} == "${sums[1]}" ]] || { echo "the packages differ" >&2; exit 1; }
+echo "the same bytes twice"
