@@ -3,15 +3,19 @@
 
     make_gguf.py dense OUT.gguf [--layers 8] [--type q4_0]
     make_gguf.py moe   OUT.gguf [--layers 12] [--type q4_0]
+    make_gguf.py demo-dense-4bit|demo-moe-4bit OUT.gguf [--type q4_0]
 
 `dense` has the shapes of `--synthetic q38-27b` (architecture `qwen35`), `moe` those of `--synthetic ornith-35b` (`qwen35moe`), with
-fewer layers. The weights are zero-mean noise of about 1/sqrt(fan-in), so activations stay finite and the router spreads
+fewer layers, the others those of a bundled model. The weights are zero-mean noise of about 1/sqrt(fan-in), so activations stay finite and the router spreads
 tokens over the experts. The tokenizer is a byte-level BPE with one merge; it exists because the loader wants one.
 
 Prints the bytes that one decoded token must read (all weights but the embedding table; of the routed experts only those used).
 """
 import argparse
+import json
+import pathlib
 import struct
+
 import numpy as np
 
 F32, Q4_0, Q8_0, Q4_K = 0, 2, 8, 12          # ggml type numbers
@@ -23,7 +27,7 @@ CHUNK_BLOCKS = 1 << 20
 rng = np.random.Generator(np.random.SFC64(20261129))
 
 
-# ---- weights ---------------------------------------------------------------------------------------------------------------------
+# ---- weights ----
 
 def half(x):
     return np.asarray(x, dtype=np.float16).view(np.uint16)
@@ -95,19 +99,36 @@ def between(low, high):
     return lambda n: rng.uniform(low, high, n)
 
 
-# ---- model -----------------------------------------------------------------------------------------------------------------------
+# ---- model ----
 
-DENSE = dict(arch="qwen35", hidden=5120, ffn=17408, heads=24, kv_heads=4, k_heads=16, v_heads=48, layers=8)
-MOE = dict(arch="qwen35moe", hidden=2048, ffn=512, heads=16, kv_heads=2, k_heads=16, v_heads=32, layers=12, experts=256, used=8, shared=512)
-HEAD, STATE, CONV, INTERVAL, VOCAB = 256, 128, 4, 4, 248320
+DENSE = dict(arch="qwen35", hidden=5120, ffn=17408, heads=24, kv_heads=4, k_heads=16, v_heads=48, layers=8, vocab=248320)
+MOE = dict(arch="qwen35moe", hidden=2048, ffn=512, heads=16, kv_heads=2, k_heads=16, v_heads=32, layers=12, experts=256, used=8, shared=512,
+           vocab=248320)
+HEAD, STATE, CONV, INTERVAL = 256, 128, 4, 4
+MODELS = pathlib.Path(__file__).resolve().parent.parent.parent / "models"
+BUNDLED = ("demo-dense-4bit", "demo-moe-4bit")
+
+
+def shapes_of(name):
+    if name not in BUNDLED:
+        return dict(DENSE if name == "dense" else MOE)
+    c = json.loads((MODELS / name / "config.json").read_text())["text_config"]
+    assert (c["head_dim"], c["linear_key_head_dim"], c["linear_value_head_dim"], c["linear_conv_kernel_dim"]) == (HEAD, STATE, STATE, CONV)
+    m = dict(arch="qwen35", hidden=c["hidden_size"], ffn=c.get("intermediate_size"), heads=c["num_attention_heads"],
+             kv_heads=c["num_key_value_heads"], k_heads=c["linear_num_key_heads"], v_heads=c["linear_num_value_heads"],
+             layers=c["num_hidden_layers"], vocab=c["vocab_size"])
+    if "num_experts" in c:
+        m |= dict(arch="qwen35moe", ffn=c["moe_intermediate_size"], experts=c["num_experts"], used=c["num_experts_per_tok"],
+                  shared=c["shared_expert_intermediate_size"])
+    return m
 
 
 def tensors_of(m, kind):
     h = m["hidden"]
     key, value = m["k_heads"] * STATE, m["v_heads"] * STATE
-    yield Tensor("token_embd.weight", (h, VOCAB), kind, None)
+    yield Tensor("token_embd.weight", (h, m["vocab"]), kind, None)
     yield Tensor("output_norm.weight", (h,), F32, near_one)
-    yield Tensor("output.weight", (h, VOCAB), kind, None)
+    yield Tensor("output.weight", (h, m["vocab"]), kind, None)
     for i in range(m["layers"]):
         def t(name, shape, tensor_kind=kind, fill=None):
             return Tensor(f"blk.{i}.{name}", shape, tensor_kind, fill)
@@ -155,7 +176,7 @@ def read_per_token(m, tensors):
     return total
 
 
-# ---- container -------------------------------------------------------------------------------------------------------------------
+# ---- container ----
 
 def text(s):
     raw = s.encode()
@@ -194,8 +215,8 @@ def byte_letters():
 def metadata(m, kind):
     a = m["arch"]
     tokens = byte_letters() + ["ab", "<|end|>"]
-    tokens += [f"w{i}" for i in range(VOCAB - len(tokens))]
-    kinds = [1] * VOCAB
+    tokens += [f"w{i}" for i in range(m["vocab"] - len(tokens))]
+    kinds = [1] * m["vocab"]
     kinds[257] = 3                                                # control token
     i32 = lambda v: struct.pack("<i", v)
     out = [
@@ -228,13 +249,13 @@ def pad(n):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model", choices=["dense", "moe"])
+    p.add_argument("model", choices=["dense", "moe", *BUNDLED])
     p.add_argument("out")
     p.add_argument("--layers", type=int)
     p.add_argument("--type", choices=["q4_0", "q4_k", "q8_0"], default="q4_0")
     args = p.parse_args()
     kind = {"q4_0": Q4_0, "q4_k": Q4_K, "q8_0": Q8_0}[args.type]
-    m = dict(DENSE if args.model == "dense" else MOE)
+    m = shapes_of(args.model)
     m["layers"] = args.layers or m["layers"]
 
     tensors, fields = list(tensors_of(m, kind)), metadata(m, kind)
