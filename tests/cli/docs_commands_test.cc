@@ -1,4 +1,4 @@
-// The commands in the documents work: what CONTRIBUTING.md says under "Commands in documents".
+// What CONTRIBUTING.md says under "Commands in documents".
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
