@@ -1,4 +1,4 @@
-// What CONTRIBUTING.md says under "Commands in documents".
+// What CONTRIBUTING.md says under "Commands in documents"
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
