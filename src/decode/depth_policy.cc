@@ -20,16 +20,17 @@ constexpr double kRate = 0.15;
 // A full round says nothing of the draft after its last one; that estimate rises, but not to certainty.
 constexpr double kOptimismCeiling = 0.95;
 
-// How much an observed round moves the time of its depth, and how far off it may seem: a round that lost its
-// core says little of the next. Serial rounds are few while drafting pays, so the first ones move theirs
-// more: the measurement counts as one of them.
-constexpr double kTimeRate = 0.2;
+// How much one observed round moves the time of its own depth, of other drafting depths and of serial rounds:
+// a machine that slows down or was measured at another moment does so for all, most alike for depths whose
+// rounds do the same things. And how far off a round may seem: one that lost its core says little of the
+// next.
+constexpr double kOwnTimeRate = 0.15;
+constexpr double kDraftingTimeRate = 0.1;
+constexpr double kSerialTimeRate = 0.05;
 constexpr double kLargestTimeRatio = 2;
-double serial_time_rate(int observed_before) { return std::max(kTimeRate, 1.0 / (2 + observed_before)); }
-// After so many drafting rounds one is serial, so that the time to compare with is of this text's length and
-// this moment: soon at first, when that time is a measurement, and then twice as long each time.
-constexpr int kFirstSerialGap = 3;
-constexpr int kLargestSerialGap = 48;
+// Of so many drafting rounds one is serial, so that the time to compare with is of this text's length and
+// this moment.
+constexpr int kSerialObservationGap = 48;
 
 constexpr int kFirstProbeGap = 16;
 constexpr int kLargestProbeGap = 256;
@@ -86,7 +87,7 @@ std::optional<double> parse_cost_ratio(std::string_view text) {
 }
 
 DepthPolicy::DepthPolicy(DepthPolicyOptions options)
-    : options_(std::move(options)), serial_gap_(kFirstSerialGap), probe_gap_(kFirstProbeGap) {
+    : options_(std::move(options)), probe_gap_(kFirstProbeGap) {
   if (options_.max_depth < 0) {
     fail_expected(ErrorCode::kInvalidArgument, "draft depth", "at least 0",
                   fmt::format("{}", options_.max_depth));
@@ -108,7 +109,8 @@ DepthChoice DepthPolicy::choose(int cap, DraftOutlook outlook) const {
       std::visit([&](const auto& cost) { return depth_for(cost, cap, outlook); }, options_.cost);
   if (depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook))
     return {1, DepthReason::kProbe};
-  if (depth > 0 && has_observed_ && rounds_since_serial_ >= serial_gap_) return {0, DepthReason::kPolicy};
+  if (depth > 0 && has_observed_ && rounds_since_serial_ >= kSerialObservationGap)
+    return {0, DepthReason::kPolicy};
   return {depth, DepthReason::kPolicy};
 }
 
@@ -135,9 +137,14 @@ void DepthPolicy::observe(int depth, double seconds) {
   if (round_time_.empty()) return;
   MERERUN_CHECK(depth >= 0 && depth <= options_.max_depth, "a round drafts 0..D tokens");
   has_observed_ = true;
-  double& time = round_time_[static_cast<std::size_t>(depth)];
-  const double seen = std::clamp(seconds, time / kLargestTimeRatio, time * kLargestTimeRatio);
-  time += (depth == 0 ? serial_time_rate(serial_observed_++) : kTimeRate) * (seen - time);
+  const double expected = round_time_[static_cast<std::size_t>(depth)];
+  const double change = std::clamp(seconds / expected, 1 / kLargestTimeRatio, kLargestTimeRatio) - 1;
+  for (int i = 0; i <= options_.max_depth; ++i) {
+    const double rate = i == depth             ? kOwnTimeRate
+                        : i == 0 || depth == 0 ? kSerialTimeRate
+                                               : kDraftingTimeRate;
+    round_time_[static_cast<std::size_t>(i)] *= 1 + rate * change;
+  }
 }
 
 int DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
@@ -177,7 +184,6 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   if (choice.reason == DepthReason::kBudget) return;
   if (depth == 0) {
     ++rounds_at_zero_;
-    if (rounds_since_serial_ > 0) serial_gap_ = std::min(2 * serial_gap_, kLargestSerialGap);
     rounds_since_serial_ = 0;
     return;
   }
@@ -197,9 +203,18 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   }
   if (choice.reason != DepthReason::kProbe) return;
   if (accepted == 0) p_[0] = std::max(kProbeFloor, p_[0]);
-  // An accepted probe after which drafting still does not pay has told all it can for now.
   const bool pays = accepted > 0 && choose(options_.max_depth).depth > 0;
+  if (accepted > 0 && !pays && may_go_on_probing()) {
+    rounds_at_zero_ = probe_gap_;
+    return;
+  }
+  // Probes that end before drafting pays have told all they can for now.
   probe_gap_ = pays ? kFirstProbeGap : std::min(2 * probe_gap_, kLargestProbeGap);
+}
+
+/// Whether a right draft alone is worth its time: then probes that are right go on until drafting pays.
+bool DepthPolicy::may_go_on_probing() const {
+  return !round_time_.empty() && round_time_[1] < 2 * round_time_[0];
 }
 
 int draft_cap(int max_depth, std::int64_t budget, Position context, Position committed) {

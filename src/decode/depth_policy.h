@@ -80,9 +80,9 @@ class DepthPolicy {
   /// Learns from a round that was chosen so and had its first `accepted` drafts accepted.
   void update(DepthChoice choice, int accepted);
 
-  /// Corrects the measured cost of rounds of `depth` drafts by one that took `seconds`, in the unit of the
-  /// cost; another cost model ignores it. From then on a serial round is made now and then, less and less
-  /// often, to keep the comparison true.
+  /// Corrects the measured cost by a round of `depth` drafts that took `seconds`, in the unit of the cost:
+  /// that of its depth most, the others' less. Another cost model ignores it. From then on a serial round is
+  /// made now and then to keep the comparison true.
   void observe(int depth, double seconds);
 
   int max_depth() const { return options_.max_depth; }
@@ -95,14 +95,13 @@ class DepthPolicy {
   int depth_for(const FullDepth&, int cap, DraftOutlook) const { return cap; }
   bool earns(const MeasuredCost& cost, double token_time, DraftOutlook outlook) const;
   bool may_probe(int cap, DraftOutlook outlook) const;
+  bool may_go_on_probing() const;
 
   DepthPolicyOptions options_;
   std::vector<double> p_;           // [D]
   std::vector<double> round_time_;  // [D + 1] of a round by depth; measured cost only
   bool has_observed_ = false;
-  int serial_observed_ = 0;
   int rounds_since_serial_ = 0;  // drafting ones
-  int serial_gap_;               // as many of them make the next round a serial one
   int rounds_at_zero_ = 0;       // depth-0 rounds since the last drafting one
   int probe_gap_;                // as many of them make the next round a probe
 };

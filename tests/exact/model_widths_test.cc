@@ -85,6 +85,18 @@ TEST_P(ModelWidths, EveryRowAndEveryAcceptedPrefixEqualsSerialDecoding) {
   EXPECT_TRUE(state_bytes(start) == start_bytes) << "forks leave their source as it was";
 }
 
+TEST(VerifyTransactionDeathTest, RollsBackOnce) {
+  const auto model = load_model(testing::golden_dir() / "tiny-dense" / "mlx", "cpu");
+  VerifyLog log = model->new_verify_log(2);
+  SequenceState state = model->new_sequence();
+  VerifyTransaction transaction(state, log, 2);
+  const PassSegment segment{&state, &transaction, 0, 2};
+  const std::vector<TokenId> rows = {3, 4};
+  const TensorView hidden = model->decoder().forward(rows, {&segment, 1});
+  transaction.commit(1, hidden);
+  EXPECT_DEATH(transaction.commit(1, hidden), "commits once");
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, ModelWidths,
                          ::testing::Values(Case{"tiny-dense", 1}, Case{"tiny-dense", 60},
                                            Case{"tiny-dense", 250}, Case{"tiny-dense", 1020},

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "decode/draft_history_pass.h"
 #include "decode/mtp_drafter.h"
 #include "model/flash_weights.h"
@@ -224,6 +226,25 @@ std::vector<std::byte> bytes_after(Model& model, const std::vector<TokenId>& pro
   if (state.history()->waiting() > 0)
     evaluate_waiting(*model.head(), *state.history(), model.limits().max_rows);
   return testing::state_bytes(state);
+}
+
+TEST_P(Rounds, TheDraftHistoryHasItsSerialBitsAfterEveryAcceptedPrefix) {
+  std::map<int, std::vector<std::byte>> serial;  // by length
+  for (const int width : {2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
+    for (int accept = 0; accept < width; accept += width <= 9 ? 1 : 5) {
+      int length = 0;
+      ScriptDrafter drafter([&](Position first, int depth) {
+        std::vector<TokenId> ids;
+        for (int j = 0; j < depth; ++j)
+          ids.push_back(j < accept ? truth(first + j) : other(truth(first + j)));
+        length = first + accept;
+        return ids;
+      });
+      const auto drafted = bytes_after(*model_, prompt_, width, &drafter, 1, 0);
+      if (!serial.contains(length)) serial[length] = bytes_after(*model_, prompt_, 2, nullptr, 0, length);
+      ASSERT_TRUE(drafted == serial[length]) << "width " << width << " accepted " << accept;
+    }
+  }
 }
 
 TEST_P(Rounds, EveryCacheAndTheDraftHistoryEndWithTheirSerialBits) {

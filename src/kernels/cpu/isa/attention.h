@@ -6,6 +6,8 @@
 #include "kernels/cpu/isa/rows.h"
 
 constexpr int kTile = numerics::kTilePositions;
+/// More queries than these compute for longer than a tile takes to arrive.
+constexpr int kFetchQueries = 4 * kMaxQueries;
 
 /// Keys or values of one KV head in one page.
 struct PageHead {
@@ -85,16 +87,37 @@ MERERUN_VEC void fold(Partial left, Partial next, bool first, int dim) {
   for (int d = 0; d < dim; ++d) left.o()[d] = numerics::fold_sum(left.o()[d], next.o()[d], f);
 }
 
-/// The tile all queries of a job are looking at.
-struct KeyTile {
-  const float* keys;  // [head_dim][64] codes as floats
+/// 64 keys and values of one KV head as they are stored.
+struct StoredTile {
+  const std::int16_t* keys;  // [64][head_dim]
   const float* key_scales;
   const std::int16_t* values;  // [64][head_dim]
   const float* value_scales;
+
+  /// first: a multiple of 64; a tile lies inside one page.
+  MERERUN_VEC StoredTile(const KvLayerView& cache, int kv_head, int first) {
+    const std::int64_t slot = first % kKvPagePositions;
+    const PageHead k = page_head(cache, cache.key_codes, cache.key_scales, kv_head, first / kKvPagePositions);
+    const PageHead v =
+        page_head(cache, cache.value_codes, cache.value_scales, kv_head, first / kKvPagePositions);
+    keys = k.codes + slot * cache.head_dim;
+    key_scales = k.scales + slot;
+    values = v.codes + slot * cache.head_dim;
+    value_scales = v.scales + slot;
+  }
+};
+
+/// The tile all queries of a job are looking at.
+struct KeyTile {
+  const float* keys;  // [head_dim][64] codes as floats
+  StoredTile stored;
+  StoredTile next;  // fetched meanwhile: few queries are done with a tile before another comes from far away
   int dim;
   float scale_log2e;
   bool first_of_segment;
 };
+
+MERERUN_VEC void fetch_soon(const std::int16_t* codes) { __builtin_prefetch(codes, 0, 2); }
 
 /// One query of a tile: its row's number of visible keys in it (1..64) and its segment's sums.
 struct TileQuery {
@@ -109,7 +132,9 @@ MERERUN_VEC void score_keys(const KeyTile& tile, const TileQuery* queries, int k
   for (int r = 0; r < kQueries; ++r) {
     for (int i = 0; i < kVectors; ++i) acc[r][i] = splat<FN>(0.0f);
   }
+  const std::int16_t* next = tile.next.keys + static_cast<std::int64_t>(key) * tile.dim;
   for (int d = 0; d < tile.dim; ++d) {
+    fetch_soon(next + static_cast<std::int64_t>(d) * kVectors * kLanes);
     FN k[kVectors];
     for (int i = 0; i < kVectors; ++i) k[i] = load<FN>(tile.keys + d * kTile + key + i * kLanes);
     for (int r = 0; r < kQueries; ++r) {
@@ -129,9 +154,11 @@ MERERUN_VEC void sum_values(const KeyTile& tile, const TileQuery* queries, int k
   for (int r = 0; r < kQueries; ++r) {
     for (int i = 0; i < kVectors; ++i) acc[r][i] = splat<FN>(0.0f);
   }
+  const std::int16_t* next = tile.next.values + static_cast<std::int64_t>(dim) * kTile;
   for (int j = 0; j < keys; ++j) {
+    fetch_soon(next + static_cast<std::int64_t>(j) * kVectors * kLanes);
     FN v[kVectors];
-    const std::int16_t* codes = tile.values + static_cast<std::int64_t>(j) * tile.dim + dim;
+    const std::int16_t* codes = tile.stored.values + static_cast<std::int64_t>(j) * tile.dim + dim;
     for (int i = 0; i < kVectors; ++i) v[i] = load_codes_n(codes + i * kLanes);
     for (int r = 0; r < kQueries; ++r) {
       const FN w = splat<FN>(weights[r][j]);
@@ -156,7 +183,8 @@ MERERUN_VEC void sum_value_tail(const KeyTile& tile, TileQuery query, int keys, 
   float sum = 0;
   for (int j = 0; j < keys; ++j) {
     sum = numerics::fma_f32(
-        weights[j], static_cast<float>(tile.values[static_cast<std::int64_t>(j) * tile.dim + dim]), sum);
+        weights[j], static_cast<float>(tile.stored.values[static_cast<std::int64_t>(j) * tile.dim + dim]),
+        sum);
   }
   float& o = query.segment.o()[dim];
   o = tile.first_of_segment ? sum : numerics::fold_sum(o, sum, f);
@@ -168,7 +196,8 @@ MERERUN_VEC float scale_scores(const KeyTile& tile, int live, float* scores) {
   FN most = splat<FN>(-__builtin_inff());
   int j = 0;
   for (; j + kLanes <= live; j += kLanes) {
-    const FN s = mul(mul(load<FN>(scores + j), load<FN>(tile.key_scales + j)), splat<FN>(tile.scale_log2e));
+    const FN s =
+        mul(mul(load<FN>(scores + j), load<FN>(tile.stored.key_scales + j)), splat<FN>(tile.scale_log2e));
     store(scores + j, s);
     most = max_of(most, s);
   }
@@ -176,7 +205,7 @@ MERERUN_VEC float scale_scores(const KeyTile& tile, int live, float* scores) {
   store(lanes, most);
   for (int i = 1; i < kLanes; ++i) lanes[0] = numerics::max_f32(lanes[0], lanes[i]);
   for (; j < live; ++j) {
-    scores[j] = (scores[j] * tile.key_scales[j]) * tile.scale_log2e;
+    scores[j] = (scores[j] * tile.stored.key_scales[j]) * tile.scale_log2e;
     lanes[0] = numerics::max_f32(lanes[0], scores[j]);
   }
   return lanes[0];
@@ -205,7 +234,7 @@ template <int kQueries>
     for (int r = 0; r < kQueries; ++r) sums[r] = sums[r] + scores[r][j];
   }
   for (int r = 0; r < kQueries; ++r) {
-    for (int j = 0; j < queries[r].live; ++j) scores[r][j] = scores[r][j] * tile.value_scales[j];
+    for (int j = 0; j < queries[r].live; ++j) scores[r][j] = scores[r][j] * tile.stored.value_scales[j];
     const Partial segment = queries[r].segment;
     folds[r] = {most[r], 0, 0};
     if (!tile.first_of_segment) {
@@ -306,13 +335,11 @@ void attend(const AttendJob& job, WorkerScratch worker) {
                                          : job.partial + static_cast<std::int64_t>(s) * count * partial;
     const int end = smaller((s + 1) * kSegment, visible);
     for (int first = s * kSegment; first < end; first += kTile) {
-      const int page = first / kKvPagePositions;  // a tile lies inside one page
-      const std::int64_t slot = first % kKvPagePositions;
-      const PageHead k = page_head(cache, cache.key_codes, cache.key_scales, job.kv_head, page);
-      const PageHead v = page_head(cache, cache.value_codes, cache.value_scales, job.kv_head, page);
-      transpose_keys(k.codes + slot * dim, dim, smaller(kTile, end - first), scratch.keys);
-      const KeyTile tile{scratch.keys, k.scales + slot, v.codes + slot * dim, v.scales + slot,
-                         dim,          p.scale_log2e,   first % kSegment == 0};
+      const StoredTile stored(cache, job.kv_head, first);
+      const bool fetches = first + kTile < end && count <= kFetchQueries;
+      const StoredTile next = fetches ? StoredTile(cache, job.kv_head, first + kTile) : stored;
+      transpose_keys(stored.keys, dim, smaller(kTile, end - first), scratch.keys);
+      const KeyTile tile{scratch.keys, stored, next, dim, p.scale_log2e, first % kSegment == 0};
       int live = 0;  // queries that see this tile: the last rows of the pass
       for (int i = 0; i < count; ++i) {
         const int t = job.first_row + i / group;

@@ -165,18 +165,20 @@ void delta_replay(const DeltaReplayParams& p, int begin, int end, WorkerScratch 
   for_columns(shape, p.state, begin, end, reinterpret_cast<float*>(scratch.data),
               [&](int head, const DeltaColumns& columns) {
                 columns.read();
-                for (int t = 0; t < p.k.rows; ++t) {
-                  const float* k =
-                      line<const float>(p.k, t) + static_cast<std::int64_t>(head / per_key) * shape.key_dim;
-                  const FN u =
-                      load_some(line<const float>(p.u, t) +
-                                    static_cast<std::int64_t>(head) * shape.value_dim + columns.first_column,
-                                columns.count);
-                  const FN alpha = splat<FN>(line<const float>(p.alpha, t)[head]);
-                  for (int i = 0; i < shape.key_dim; ++i) {
-                    float* at = columns.state + i * kLanes;
-                    store(at, fma(u, splat<FN>(k[i]), mul(alpha, load<FN>(at))));
+                const std::int64_t key_first = static_cast<std::int64_t>(head / per_key) * shape.key_dim;
+                const std::int64_t value_first =
+                    static_cast<std::int64_t>(head) * shape.value_dim + columns.first_column;
+                // Some state rows at a time stay in registers for all replayed rows.
+                for (int first = 0; first < shape.key_dim; first += kDeltaSums) {
+                  FN s[kDeltaSums];
+                  for (int j = 0; j < kDeltaSums; ++j) s[j] = load<FN>(columns.state + (first + j) * kLanes);
+                  for (int t = 0; t < p.k.rows; ++t) {
+                    const float* k = line<const float>(p.k, t) + key_first + first;
+                    const FN u = load_some(line<const float>(p.u, t) + value_first, columns.count);
+                    const FN alpha = splat<FN>(line<const float>(p.alpha, t)[head]);
+                    for (int j = 0; j < kDeltaSums; ++j) s[j] = fma(u, splat<FN>(k[j]), mul(alpha, s[j]));
                   }
+                  for (int j = 0; j < kDeltaSums; ++j) store(columns.state + (first + j) * kLanes, s[j]);
                 }
                 columns.write();
               });
