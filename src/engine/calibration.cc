@@ -22,7 +22,7 @@ std::vector<TokenId> varied_ids(int count, int vocabulary, std::uint32_t seed) {
   std::vector<TokenId> ids;
   std::uint32_t x = seed;
   for (int i = 0; i < count; ++i) {
-    x = x * 1664525U + 1013904223U;  // Numerical Recipes; its high bits will do
+    x = x * 1664525U + 1013904223U;  // Numerical Recipes' generator; its high bits are good enough here
     ids.push_back(static_cast<TokenId>((std::uint64_t{x} * static_cast<std::uint64_t>(vocabulary)) >> 32));
   }
   return ids;
@@ -64,8 +64,6 @@ void time_draft(Model& model, SequenceState& state, TensorView hidden, DraftTime
   MtpHead& head = *model.head();
   const std::vector<TokenId> ids = varied_ids(hidden.rows, model.config().vocabulary, 3);
   KvCache cache = state.history()->cache().fork();
-  cache.reserve(
-      2);  // a round drafts into pages of its own: the copies that a fork makes are no part of its time
   Stopwatch watch;
   const TensorView out = head.forward(hidden.row_range(0, 1), {ids.data(), 1}, cache.length(), 0, cache);
   model.ops().synchronize();
@@ -76,7 +74,6 @@ void time_draft(Model& model, SequenceState& state, TensorView hidden, DraftTime
   model.ops().synchronize();
   times.chain.push_back(watch.restart());
   KvCache other = state.history()->cache().fork();
-  other.reserve(hidden.rows);
   watch.restart();
   head.forward_last(hidden, ids, other.length(), 0, other);
   model.ops().synchronize();
@@ -117,37 +114,42 @@ void interpolate(std::vector<double>& verify) {
   }
 }
 
-/// Times of everything a measurement compares. They are taken in interleaved trials, so that a machine that
-/// speeds up or slows down meanwhile favours none of them.
-struct Trials {
-  std::vector<std::vector<double>> rounds;  // by width - 1
-  std::vector<double> narrow, wide;         // verifications of one row and of all, not committed
-  DraftTimes drafts;
-};
-
-/// One trial of verifications at the least and the most rows, and of drafts.
-void time_probes(Model& model, SequenceState& state, VerifyLog& log, TensorView hidden, Trials& trials) {
-  trials.narrow.push_back(time_round(model, state, log, 1, Outcome::kDiscard));
-  trials.wide.push_back(time_round(model, state, log, hidden.rows, Outcome::kDiscard));
-  time_draft(model, state, hidden, trials.drafts);
-}
-
-/// One trial of committed rounds. On a slow machine even the first has time for the fewest and the most rows
-/// only.
-void time_rounds(Model& model, SequenceState& state, VerifyLog& log, const Stopwatch& budget,
-                 Trials& trials) {
-  const int width = static_cast<int>(trials.rounds.size());
-  for (int w = 1; w <= width; ++w) {
-    auto& times = trials.rounds[static_cast<std::size_t>(w) - 1];
-    const bool needed = times.empty() && (w == 1 || w == width);
-    if (needed || budget.seconds() < kBudgetSeconds) times.push_back(time_round(model, state, log, w));
+/// Interleaved trials, so that a machine that speeds up or slows down meanwhile favours no width.
+std::vector<double> measure_rounds(Model& model, SequenceState& state, VerifyLog& log, int width) {
+  std::vector<int> order = {1, width};  // first what interpolation needs
+  for (int w = 2; w < width; ++w) order.push_back(w);
+  if (width == 1) order.pop_back();
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(width));
+  const Stopwatch budget;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    for (const int w : order) {
+      const bool needed = trial == 0 && (w == 1 || w == width);
+      if (!needed && budget.seconds() >= kBudgetSeconds) continue;
+      times[static_cast<std::size_t>(w) - 1].push_back(time_round(model, state, log, w));
+    }
   }
+  std::vector<double> verify;
+  for (auto& samples : times) verify.push_back(samples.empty() ? 0.0 : median(std::move(samples)));
+  interpolate(verify);
+  return verify;
 }
 
-void set_probes(CostMeasurement& found, Trials trials, int width) {
-  found.narrow_probe = median(std::move(trials.narrow));
-  found.wide_probe = median(std::move(trials.wide));
-  set_draft_cost(found.cost, std::move(trials.drafts), width);
+/// Verifications that are not committed, at the least and the most rows, and drafts.
+void measure_probes(Model& model, SequenceState& state, VerifyLog& log, int width, double seconds,
+                    CostMeasurement& found) {
+  const Buffer rows = hidden_rows(model, state, width);
+  const TensorView hidden = make_view(rows.data(), DType::kF32, width, state.last_hidden().cols);
+  std::vector<double> narrow, wide;
+  DraftTimes drafts;
+  const Stopwatch budget;
+  for (int trial = 0; trial < kTrials && (trial == 0 || budget.seconds() < seconds); ++trial) {
+    narrow.push_back(time_round(model, state, log, 1, Outcome::kDiscard));
+    wide.push_back(time_round(model, state, log, width, Outcome::kDiscard));
+    time_draft(model, state, hidden, drafts);
+  }
+  found.narrow_probe = median(std::move(narrow));
+  found.wide_probe = median(std::move(wide));
+  set_draft_cost(found.cost, std::move(drafts), width);
 }
 
 }  // namespace
@@ -158,20 +160,9 @@ CostMeasurement measure_cost(Model& model, VerifyLog& log, int width) {
   Prefill(model, state, prompt, {}).run();
   time_round(model, state, log, width);  // touches every buffer once
 
-  const Buffer rows = hidden_rows(model, state, width);
-  const TensorView hidden = make_view(rows.data(), DType::kF32, width, state.last_hidden().cols);
-  Trials trials;
-  trials.rounds.resize(static_cast<std::size_t>(width));
-  const Stopwatch budget;
-  for (int trial = 0; trial < kTrials && (trial == 0 || budget.seconds() < kBudgetSeconds); ++trial) {
-    time_rounds(model, state, log, budget, trials);
-    time_probes(model, state, log, hidden, trials);
-  }
   CostMeasurement found;
-  for (auto& times : trials.rounds)
-    found.cost.verify.push_back(times.empty() ? 0.0 : median(std::move(times)));
-  interpolate(found.cost.verify);
-  set_probes(found, std::move(trials), width);
+  found.cost.verify = measure_rounds(model, state, log, width);
+  measure_probes(model, state, log, width, kBudgetSeconds, found);
   return found;
 }
 
@@ -180,13 +171,7 @@ MeasuredCost measure_cost_behind(Model& model, SequenceState& state, VerifyLog& 
   CostMeasurement here{.cost = base.cost};
   const int width = static_cast<int>(base.cost.verify.size());
   time_round(model, state, log, width, Outcome::kDiscard);  // touches pages and buffers once
-  const Buffer rows = hidden_rows(model, state, width);
-  const TensorView hidden = make_view(rows.data(), DType::kF32, width, state.last_hidden().cols);
-  Trials trials;
-  const Stopwatch budget;
-  for (int trial = 0; trial < kTrials && (trial == 0 || budget.seconds() < kBudgetBehindSeconds); ++trial)
-    time_probes(model, state, log, hidden, trials);
-  set_probes(here, std::move(trials), width);
+  measure_probes(model, state, log, width, kBudgetBehindSeconds, here);
   const double narrow = here.narrow_probe - base.narrow_probe;
   const double wide = here.wide_probe - base.wide_probe;
   for (int i = 0; i < width; ++i) {
