@@ -104,10 +104,11 @@ struct TableReader::State {
     }
   }
 
+  std::int64_t rows() const { return rows_per_shard * static_cast<std::int64_t>(shards.size()); }
+
   void load_all() {
-    const std::int64_t rows = rows_per_shard * static_cast<std::int64_t>(shards.size());
-    memory.resize(row_bytes * static_cast<std::size_t>(rows));
-    for (std::int64_t row = 0; row < rows; ++row) {
+    memory.resize(row_bytes * static_cast<std::size_t>(rows()));
+    for (std::int64_t row = 0; row < rows(); ++row) {
       for_each_part(row, memory.data() + row_bytes * static_cast<std::size_t>(row),
                     [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes, std::byte* to) {
                       files[file].read({to, bytes}, offset);
@@ -116,9 +117,8 @@ struct TableReader::State {
   }
 
   void require_row(std::int64_t row) const {
-    const std::int64_t rows = rows_per_shard * static_cast<std::int64_t>(shards.size());
-    if (row >= 0 && row < rows) return;
-    fail_expected(ErrorCode::kInvalidArgument, "row of an n-gram table", fmt::format("0..{}", rows - 1),
+    if (row >= 0 && row < rows()) return;
+    fail_expected(ErrorCode::kInvalidArgument, "row of an n-gram table", fmt::format("0..{}", rows() - 1),
                   fmt::format("{}", row));
   }
 
@@ -202,9 +202,7 @@ TableReader::~TableReader() = default;
 TableReader::TableReader(TableReader&&) noexcept = default;
 TableReader& TableReader::operator=(TableReader&&) noexcept = default;
 
-std::int64_t TableReader::rows() const {
-  return state_->rows_per_shard * static_cast<std::int64_t>(state_->shards.size());
-}
+std::int64_t TableReader::rows() const { return state_->rows(); }
 std::size_t TableReader::row_bytes() const { return state_->row_bytes; }
 const TableStatistics& TableReader::statistics() const { return state_->statistics; }
 

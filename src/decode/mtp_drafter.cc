@@ -67,8 +67,8 @@ void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts
   DraftHistory& history = *request.state.history();
   // The verification's rows of the n-gram table are read while the head computes.
   Decoder& decoder = model_.decoder();
-  std::vector<TokenId> before{request.pending};
-  decoder.expect(request.state, {}, before);
+  announced_.assign(1, request.pending);
+  decoder.expect(request.state, {}, announced_);
   std::unique_ptr<TokenConstraint> constraint;
   if (request.constraint != nullptr) constraint = request.constraint->clone();
 
@@ -82,8 +82,8 @@ void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts
     const TokenId id = propose(output, request, first + j, constraint ? constraint->mask() : nullptr);
     if (id < 0) break;
     drafts.push_back(id);
-    decoder.expect(request.state, before, {&id, 1});
-    before.push_back(id);
+    decoder.expect(request.state, announced_, {&id, 1});
+    announced_.push_back(id);
     if (j + 1 == request.depth) break;
     if (constraint) {
       if (const TokenMask* mask = constraint->mask(); mask != nullptr && !mask->allows(id)) break;

@@ -27,6 +27,7 @@ class MtpDrafter final : public Drafter {
   Model& model_;
   std::vector<TokenId> compact_ids_;  // token of each compact row; empty when rows are token ids
   std::vector<float> scores_;
+  std::vector<TokenId> announced_;  // the pending token and the drafts of this round
 };
 
 }  // namespace mererun

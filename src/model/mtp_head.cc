@@ -77,11 +77,12 @@ TensorView MtpHead::forward_last(TensorView hidden, std::span<const TokenId> tok
   if (earlier > 0) {
     pass.rows = earlier;
     append_rows(pass, first_slot, cache);
-    // The last row goes on alone, as row 0.
+    // The last row goes on alone, as row 0. Copies stay in line with the kernels; an upload would not.
     const TensorView residual = activations_.residual(earlier + 1);
     ops_.copy(residual.data, residual.row<float>(earlier),
               static_cast<std::size_t>(residual.cols) * sizeof(float));
-    ops_.upload(activations_.positions(1).data, &slots_.back(), sizeof(std::int32_t));
+    const TensorView positions = activations_.positions(earlier + 1);
+    ops_.copy(positions.data, positions.row<std::int32_t>(0) + earlier, sizeof(std::int32_t));
   }
   pass.rows = 1;
   return run_layer(pass, first_slot + earlier, cache);

@@ -7,14 +7,16 @@
 
 namespace mererun::cuda {
 
+bool has_warpgroup_kernel(const LaunchContext& context, const AffineView& layout) {
+  return context.has_warpgroup_mma && layout.is_common() && layout.groups() % 2 == 0;
+}
+
 CodeOrder code_order(const LaunchContext& context, int rows) {
   return context.has_warpgroup_mma && rows >= kTiledRows ? CodeOrder::kPlanes : CodeOrder::kLanes;
 }
 
 CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows) {
-  // The kernel of warpgroups takes groups by twos.
-  const bool fits = layout.is_common() && layout.groups() % 2 == 0;
-  return fits ? code_order(context, rows) : CodeOrder::kLanes;
+  return has_warpgroup_kernel(context, layout) ? code_order(context, rows) : CodeOrder::kLanes;
 }
 
 void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,

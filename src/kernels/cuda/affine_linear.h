@@ -24,6 +24,8 @@ struct AffineScratch {
   DeviceScratch partials, tickets;
 };
 
+/// Whether the kernel of warpgroups serves a layout on this GPU: it takes groups by twos.
+bool has_warpgroup_kernel(const LaunchContext& context, const AffineView& layout);
 /// The order of codes that run_affine takes: planes where the kernel of warpgroups runs.
 CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows);
 /// The same before it is known which linears will read the rows: the order of most.

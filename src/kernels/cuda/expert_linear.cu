@@ -4,9 +4,8 @@
 namespace mererun::cuda {
 
 CodeOrder expert_code_order(const LaunchContext& context, const AffineView& weight, const ExpertList& list) {
-  // The kernel of warpgroups takes groups by twos.
-  const bool fits = context.has_warpgroup_mma && list.width == kWideEntry && weight.is_common() &&
-                    weight.stored_bits == 4 && weight.groups() % 2 == 0;
+  const bool fits =
+      list.width == kWideEntry && weight.stored_bits == 4 && has_warpgroup_kernel(context, weight);
   return fits ? CodeOrder::kPlanes : CodeOrder::kLanes;
 }
 
