@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/convert/data/mlx-quantise.safetensors: BF16 rows and what MLX's own quantiser makes of them.
+"""Makes fixtures/convert/mlx-quantise.safetensors (tools/golden_data.py packs it): BF16 rows and what MLX's own quantiser makes of them.
 
 usage: make_quantise_fixture.py OUTPUT
 

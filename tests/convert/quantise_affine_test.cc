@@ -47,7 +47,7 @@ class QuantiseAffine : public ::testing::TestWithParam<AffineFormat> {};
 
 TEST_P(QuantiseAffine, EqualsMlxByteForByte) {
   const AffineFormat format = GetParam();
-  const SafetensorsFile file(source_dir() / "tests/convert/data/mlx-quantise.safetensors");
+  const SafetensorsFile file(fixtures_dir() / "convert/mlx-quantise.safetensors");
   const std::string prefix = fmt::format("q{}g{}.", format.bits, format.group);
   Quantised got = quantised(widened(*file.find("weights")), format);
   const auto expect_equal = [&](const char* part, const void* data, std::size_t bytes) {
@@ -64,7 +64,7 @@ TEST_P(QuantiseAffine, EqualsMlxByteForByte) {
 
 TEST_P(QuantiseAffine, ReadsBackWithinTheErrorOfItsFormat) {
   const AffineFormat format = GetParam();
-  const SafetensorsFile file(source_dir() / "tests/convert/data/mlx-quantise.safetensors");
+  const SafetensorsFile file(fixtures_dir() / "convert/mlx-quantise.safetensors");
   const std::vector<float> values = widened(*file.find("weights"));
   Quantised stored = quantised(values, format);
   std::int64_t worst = 0;

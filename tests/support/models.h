@@ -15,6 +15,8 @@ namespace mererun::testing {
 inline std::filesystem::path source_dir() { return MERERUN_SOURCE_DIR; }
 /// The committed part of the golden set, unpacked from tests/golden/data.tar.xz.
 inline std::filesystem::path golden_dir() { return std::filesystem::path(MERERUN_BINARY_DIR) / "golden"; }
+/// Small inputs and what other programs make of them, unpacked from tests/golden/fixtures.tar.xz.
+inline std::filesystem::path fixtures_dir() { return std::filesystem::path(MERERUN_BINARY_DIR) / "fixtures"; }
 /// The full golden set, where MERERUN_GOLDEN_DIR names it.
 std::optional<std::filesystem::path> full_golden_dir();
 /// A bundled checkpoint, "demo-dense-4bit" or "demo-moe-4bit".

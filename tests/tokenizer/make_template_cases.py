@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes template_cases.json: templates of our own with what Jinja2 renders from them, in the environment that
-transformers builds for chat templates. Usage: make_template_cases.py > data/template_cases.json (needs jinja2 3.1)."""
+transformers builds for chat templates. Usage: make_template_cases.py <build>/fixtures/tokenizer, which holds expressions.txt and
+templates.txt; tools/golden_data.py packs the result (needs jinja2 3.1)."""
 import json
+import pathlib
 import sys
 
 import jinja2
@@ -63,10 +65,11 @@ VARIABLES = {
 }
 
 # One expression per line; each is rendered as {{ expression }}.
-EXPRESSIONS = open(__file__.replace("make_template_cases.py", "data/expressions.txt"), encoding="utf-8").read().split("\n")
+FOLDER = pathlib.Path(sys.argv[1])
+EXPRESSIONS = (FOLDER / "expressions.txt").read_text("utf-8").split("\n")
 
 # Whole templates, separated by lines of four dashes.
-TEMPLATES = open(__file__.replace("make_template_cases.py", "data/templates.txt"), encoding="utf-8").read().split("\n----\n")
+TEMPLATES = (FOLDER / "templates.txt").read_text("utf-8").split("\n----\n")
 
 
 def case(source):
@@ -79,5 +82,5 @@ def case(source):
 
 cases = [case("{{ " + e + " }}") for e in EXPRESSIONS if e and not e.startswith("#")]
 cases += [case(t) for t in TEMPLATES]
-json.dump({"jinja2": jinja2.__version__, "variables": VARIABLES, "cases": cases}, sys.stdout, indent=1)
-print()
+text = json.dumps({"jinja2": jinja2.__version__, "variables": VARIABLES, "cases": cases}, indent=1)
+(FOLDER / "template_cases.json").write_text(text + "\n", "utf-8")

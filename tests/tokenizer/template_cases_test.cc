@@ -1,4 +1,4 @@
-// Templates whose output Jinja2 has given (data/template_cases.json, made by make_template_cases.py), and the
+// Templates whose output Jinja2 has given (fixtures/tokenizer/template_cases.json, made by make_template_cases.py), and the
 // chat template of the bundled checkpoints (golden/chat-template/cases.json).
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ Json read_json(const std::string& path) {
 }
 
 TEST(TemplateCases, RenderAsJinja2Does) {
-  const Json document = read_json(MERERUN_SOURCE_DIR "/tests/tokenizer/data/template_cases.json");
+  const Json document = read_json(MERERUN_BINARY_DIR "/fixtures/tokenizer/template_cases.json");
   ASSERT_GT(document["cases"].size(), 200u);
   for (const Json& one : document["cases"]) {
     const std::string source = one["template"];
