@@ -147,7 +147,12 @@ void store_plain(DType dtype, std::span<const float> values, std::byte* out) {
   }
 }
 
-/// Calls visit(first row, count) until all rows are seen, then tells progress.
+void tell(const ChunkProgress& progress, std::uint64_t source_bytes) {
+  if (progress && !progress(source_bytes))
+    throw Error(ErrorCode::kCancelled, "convert: stopped by the caller");
+}
+
+/// The rows of a tensor in chunks of about kChunkValues, whose pages are given back.
 class ChunkWalk {
  public:
   ChunkWalk(const PlannedTensor& tensor, ThreadPool& pool, const ChunkProgress& progress)
@@ -164,10 +169,7 @@ class ChunkWalk {
       pool_.parallel_for(count, [&](std::int64_t begin, std::int64_t end, int) { body(first, begin, end); });
       after(first, count);
       source.drop(first, count);
-      const auto bytes =
-          static_cast<std::uint64_t>(count * source.in) * size_of(source.tensors.front()->dtype);
-      if (progress_ && !progress_(bytes))
-        throw Error(ErrorCode::kCancelled, "convert: stopped by the caller");
+      tell(progress_, static_cast<std::uint64_t>(count * source.in) * size_of(source.tensors.front()->dtype));
     }
   }
 
@@ -191,6 +193,7 @@ class ShardWriter {
       const std::uint64_t at = header.size() + placed[next].begin;
       if (tensor.is_copied) {
         file_.write(at, tensor.source.tensors.front()->data, tensor.bytes());
+        tell(progress_, tensor.bytes());
         next += 1;
       } else if (!tensor.format) {
         write_plain(tensor, at);
@@ -296,6 +299,7 @@ class ShardReader {
     if (tensor.is_copied) {
       if (std::memcmp(stored.data, tensor.source.tensors.front()->data, stored.bytes) != 0)
         fail(tensor.name, "the bytes that were written", "others");
+      tell(progress_, tensor.bytes());
       return;
     }
     const std::int64_t in = tensor.source.in;
@@ -312,7 +316,7 @@ class ShardReader {
                if (std::memcmp(got, bytes.data(), bytes.size()) != 0)
                  fail(tensor.name, "the values that were written", "others");
              },
-             [](std::int64_t, std::int64_t) {});
+             [&](std::int64_t first, std::int64_t count) { drop_stored(stored, first, count, row_bytes); });
   }
 
   void check_affine(const PlannedTensor& tensor) {

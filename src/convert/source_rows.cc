@@ -33,13 +33,18 @@ SourceRows rows_of(const TensorEntry& tensor) {
   return rows;
 }
 
-void SourceRows::read_row(std::int64_t row, float* values) const {
+SourceRows::Place SourceRows::place_of(std::int64_t row) const {
   const std::int64_t expert = row / out;
   std::int64_t inner = row % out;
   if (chosen) inner = chosen->source_row(static_cast<int>(inner));
   const bool is_own = tensors.size() > 1;
-  const TensorEntry& tensor = *tensors[is_own ? static_cast<std::size_t>(expert) : 0];
-  const std::int64_t first = base + (is_own ? 0 : expert * expert_stride) + inner * row_stride;
+  return {.tensor = tensors[is_own ? static_cast<std::size_t>(expert) : 0],
+          .first = base + (is_own ? 0 : expert * expert_stride) + inner * row_stride};
+}
+
+void SourceRows::read_row(std::int64_t row, float* values) const {
+  const auto [entry, first] = place_of(row);
+  const TensorEntry& tensor = *entry;
   if (tensor.dtype == DType::kBF16 && column_stride == 1) {
     read_bf16(tensor.data + first * 2, in, values);
   } else {
@@ -60,14 +65,28 @@ void SourceRows::read(std::int64_t first, std::int64_t count, std::span<float> v
 }
 
 void SourceRows::drop(std::int64_t first, std::int64_t count) const {
-  if (chosen || column_stride != 1 || tensors.size() > 1) return;
-  const TensorEntry& tensor = *tensors.front();
-  if (tensor.file == nullptr || count == 0) return;
-  const auto at = [&](std::int64_t row) { return base + row / out * expert_stride + row % out * row_stride; };
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
-  const std::int64_t begin = at(first) * size;
-  const std::int64_t end = (at(first + count - 1) + in) * size;
-  tensor.file->drop_pages(tensor.data + begin, static_cast<std::uint64_t>(end - begin));
+  // One range a tensor, as far as its rows reach: transposed and chosen rows touch pages all over it.
+  Place begin{.tensor = nullptr, .first = 0};
+  std::int64_t end = 0;
+  const auto drop_range = [&] {
+    if (begin.tensor == nullptr || begin.tensor->file == nullptr) return;
+    const auto size = static_cast<std::int64_t>(size_of(begin.tensor->dtype));
+    begin.tensor->file->drop_pages(begin.tensor->data + begin.first * size,
+                                   static_cast<std::uint64_t>((end - begin.first) * size));
+  };
+  for (std::int64_t r = first; r < first + count; ++r) {
+    const Place row = place_of(r);
+    const std::int64_t row_end = row.first + (in - 1) * column_stride + 1;
+    if (row.tensor != begin.tensor) {
+      drop_range();
+      begin = row;
+      end = row_end;
+    } else {
+      begin.first = std::min(begin.first, row.first);
+      end = std::max(end, row_end);
+    }
+  }
+  drop_range();
 }
 
 }  // namespace mererun

@@ -33,10 +33,15 @@ struct SourceRows {
   /// Writes rows [first, first + count) of all experts' rows as f32, [count, in].
   /// Errors: kCorruptData for NaN or infinity, naming the tensor, the element and the file.
   void read(std::int64_t first, std::int64_t count, std::span<float> values) const;
-  /// Tells the mappings that these rows are not read again soon. Rows that lie scattered are left alone.
+  /// Tells the mappings that these rows, and whatever lies between them, are not read again soon.
   void drop(std::int64_t first, std::int64_t count) const;
 
  private:
+  struct Place {
+    const TensorEntry* tensor;
+    std::int64_t first;  // element of the tensor: column 0 of the row
+  };
+  Place place_of(std::int64_t row) const;
   void read_row(std::int64_t row, float* values) const;
 };
 

@@ -10,12 +10,13 @@
 
 namespace mererun::testing {
 
-/// A tensor to be written: `data` is its row-major little-endian bytes.
+/// A tensor to be written: `data` is its row-major little-endian bytes, or the first of them.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
   std::string data;
+  std::uint64_t zeros = 0;  // bytes after `data`; a hole in a file, which takes no room
 };
 
 StoredTensor f32_tensor(std::string name, std::vector<std::int64_t> shape, std::span<const float> values);
