@@ -5,15 +5,17 @@
 #     [--arch 90] [--build-only]
 # Stages, all by default, in this order:
 #   bits      op tests, checkpoints, drafting generations (100 repetitions), true shapes, 4,944 tokens
-#   program   mere.run on the GPU and on the CPU: the same text and the same tokens (needs mere.run, see below)
+#   program   mere.run on the GPU and on the CPU: the same text, tokens and snapshots (needs mere.run, see below)
+#   tests     tests of exactness and of the prefix cache, computing on the GPU (needs their programs, as above)
 #   bench     read bandwidth and linears, 27B and 35B, both behind 64K positions, draft steps
 #   sanitize  memcheck and racecheck of the op tests
-# --step runs only the named steps of the stages: ops bits generate shapes long, linears 27b 35b 27b-64k 35b-64k,
-# memcheck racecheck, or those of the program.
+# --step runs only the named steps of the stages: ops bits generate shapes long, exact prefix, linears 27b 35b 27b-64k
+# 35b-64k, memcheck racecheck, or those of the program.
 # --limit ends the last step in time and skips the rest, so that a receipt is whole whatever happens.
-# --bin takes mererun_cuda_check, mererun_kernels_tests and mere.run, and their libraries in lib/, from a folder;
+# --bin takes mererun_cuda_check, mererun_kernels_tests, mere.run, mererun_exact_tests and mererun_engine_tests, and
+# their libraries in lib/, from a folder;
 # without it the first two are compiled here with nvcc and g++ (no CMake): fmt, nlohmann-json, OpenSSL's libcrypto and
-# GoogleTest come from the system or from MERERUN_DEPS (include/, lib/), and mere.run is build/release/bin's, if built.
+# GoogleTest come from the system or from MERERUN_DEPS (include/, lib/), and the last three are build/release/bin's.
 # Receipt: DIR/receipt.jsonl, one line a step, written as steps end, with every record of mererun_cuda_check; logs
 # beside it. Exit status 1 if anything differs, fails or did not finish.
 set -uo pipefail
@@ -34,11 +36,11 @@ while (($#)); do
   esac
   shift
 done
-((${#stages[@]})) || stages=(bits program bench sanitize)
+((${#stages[@]})) || stages=(bits program tests bench sanitize)
 for stage in "${stages[@]}"; do
   case $stage in
-    bits | program | bench | sanitize) ;;
-    *) echo "gpu_check: expected stage bits, program, bench or sanitize, got $stage" >&2; exit 64 ;;
+    bits | program | tests | bench | sanitize) ;;
+    *) echo "gpu_check: expected stage bits, program, tests, bench or sanitize, got $stage" >&2; exit 64 ;;
   esac
 done
 wants() { [[ " ${stages[*]} " == *" $1 "* ]]; }
@@ -119,18 +121,18 @@ build() {
 }
 
 if [[ -n $bin ]]; then
-  check=$bin/mererun_cuda_check ops=$bin/mererun_kernels_tests program=$bin/mere.run
+  check=$bin/mererun_cuda_check ops=$bin/mererun_kernels_tests programs=$bin
   export LD_LIBRARY_PATH=$bin/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
   SECONDS=0
   build || { echo "gpu_check: the build failed" >&2; exit 70; }
   echo "gpu_check: built in $SECONDS s"
   limit=$((limit - SECONDS))
-  check=build/gpu_check/cuda_check ops=build/gpu_check/ops program=build/release/bin/mere.run
+  check=build/gpu_check/cuda_check ops=build/gpu_check/ops programs=build/release/bin
 fi
 [[ -z $build_only ]] || exit 0
 
-golden=build/gpu_check/golden
+golden=build/gpu_check/golden flash=build/gpu_check/tiny-flash
 mkdir -p "$golden"
 tar xf tests/golden/data.tar.xz -C "$golden" || exit 70
 receipt=$out/receipt.jsonl
@@ -170,30 +172,94 @@ records() {
   [[ ! -f $out/$2.log ]] || grep '^{' "$out/$2.log" | tee -a "$receipt"
 }
 
+# Runs a test program in parts side by side, each at most as long as the step.
+in_parts() {
+  local parts=8 i pids=() failed=0
+  for ((i = 0; i < parts; ++i)); do
+    GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX=$i timeout -k 5 "$most" "$@" --gtest_brief=1 >"$out/$name.$i.log" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || failed=$?; done
+  grep -hE 'Failure|FAILED|ERROR SUMMARY|RACECHECK SUMMARY' "$out/$name".*.log | sort | uniq -c
+  awk '/PASSED/ { n += $4 } END { print n " tests passed" }' "$out/$name".*.log
+  return $failed
+}
+
 # Runs the program on both backends and compares what it says.
 same_text() {
-  local model=$1 prompt=$2 backend
+  local root=$1 prompt=$2 backend
   shift 2
   for backend in cpu cuda; do
-    "$program" text chat --model-root "models/$model" --backend "$backend" --temperature 0 --max-tokens 200 --quiet \
+    "$program" text chat --model-root "$root" --backend "$backend" --temperature 0 --max-tokens 200 --quiet \
       "$@" --prompt "$prompt" >"$out/text.$backend" || return 1
   done
   cmp "$out/text.cpu" "$out/text.cuda" && wc -c "$out/text.cuda"
 }
+# The tiny Flash-Next checkpoint in $1 with the bundled tokenizer cut down to its 512 ids (bytes, the first merges, the
+# special tokens last), and with room for the prompts of a qualification.
+make_flash_folder() {
+  rm -rf "$1" && cp -r "$golden/tiny-flash/mlx" "$1" && cp models/demo-dense-4bit/chat_template.jinja "$1" &&
+    python3 - models/demo-dense-4bit "$1" <<'PYTHON'
+import json, sys
+read = lambda folder, name: json.load(open(f"{folder}/{name}"))
+write = lambda name, value: json.dump(value, open(f"{sys.argv[2]}/{name}", "w"))
+tokenizer, options = read(sys.argv[1], "tokenizer.json"), read(sys.argv[1], "tokenizer_config.json")
+config = read(sys.argv[2], "config.json")
+model, added = tokenizer["model"], tokenizer["added_tokens"]
+first = config["text_config"]["vocab_size"] - len(added)
+model["merges"] = model["merges"][: first - 256]
+model["vocab"] = {piece: id for piece, id in model["vocab"].items() if id < first}
+options["added_tokens_decoder"] = {}
+for id, token in enumerate(added, first):
+    token["id"] = id
+    options["added_tokens_decoder"][str(id)] = {key: value for key, value in token.items() if key != "id"}
+config["text_config"]["max_position_embeddings"] = 16384
+write("tokenizer.json", tokenizer)
+write("tokenizer_config.json", options)
+write("config.json", config)
+PYTHON
+}
+# Qualifies a checkpoint on both backends: the same verdicts, text and bytes of snapshots. Random weights do not name
+# the marker in the long prompt, so the first step may fail; no other may.
+same_qualification() {
+  local backend
+  for backend in cpu cuda; do
+    "$program" model qualify --model-root "$1" --backend "$backend" --speculation on --json >"$out/qualify.$backend"
+  done
+  python3 - "$out/qualify.cpu" "$out/qualify.cuda" <<'PYTHON'
+import json, sys
+steps = [json.load(open(path))["steps"] for path in sys.argv[1:]]
+said = [[(s["name"], s["pass"], {k: v for k, v in s["details"].items() if "SHA256" in k or "Equal" in k or "cached" in k})
+         for s in each] for each in steps]
+assert said[0] == said[1] and all(s["pass"] for each in steps for s in each[1:]), said
+print("qualified:", ", ".join(f"{s['name']} {'yes' if s['pass'] else 'no'}" for s in steps[1]))
+PYTHON
+}
+# is_there STAGE STEP PROGRAM: or the receipt says that it is not.
+is_there() {
+  [[ -x $3 ]] || { printf '{"stage":"%s","step":"%s","result":"skipped: no %s"}\n' "$@" | tee -a "$receipt"; return 1; }
+}
+# gpu_tests STEP PROGRAM FILTER
+gpu_tests() {
+  is_there tests "$1" "$programs/$2" || return 0
+  step tests "$1" 150 in_parts env MERERUN_TEST_BACKEND=cuda "$programs/$2" "--gtest_filter=$3"
+}
 program_steps() {
-  local model
-  if [[ ! -x $program ]]; then
-    printf '{"stage":"program","step":"all","result":"skipped: no %s"}\n' "$program" | tee -a "$receipt"
-    return
-  fi
+  local model program=$programs/mere.run
+  is_there program all "$program" || return 0
   for model in demo-dense-4bit demo-moe-4bit; do
-    step program "chat-$model" 30 same_text "$model" 'Write a Python function that checks whether a number is prime.'
-    step program "chat-serial-$model" 30 same_text "$model" 'Why is the sky blue?' --speculation off
+    step program "chat-$model" 30 same_text "models/$model" 'Write a Python function that checks whether a number is prime.'
+    step program "chat-serial-$model" 30 same_text "models/$model" 'Why is the sky blue?' --speculation off
     step program "inspect-$model" 20 "$program" model inspect --model-root "models/$model" --backend cuda --json
     step program "verification-$model" 40 "$program" model benchmark q38-verification --model-root "models/$model" \
       --backend cuda --json
     step program "mtp-$model" 60 "$program" model benchmark q36-mtp --model-root "models/$model" --backend cuda --json
   done
+  make_flash_folder "$flash"
+  step program chat-flash 30 same_text "$flash" 'Why is the sky blue?' --speculation on
+  step program chat-serial-flash 30 same_text "$flash" 'Why is the sky blue?' --speculation off
+  step program qualify-flash 90 same_qualification "$flash"
+  step program verification-flash 40 "$program" model benchmark q38-verification --model-root "$flash" --backend cuda --json
   step program verification-synthetic-27b 90 "$program" model benchmark q38-verification --synthetic q38-27b \
     --backend cuda --json
   step program verification-synthetic-flash 60 "$program" model benchmark q38-verification --synthetic small-flash \
@@ -213,14 +279,18 @@ for stage in "${stages[@]}"; do
       records bits long 90
       ;;
     program) program_steps ;;
+    tests)
+      # Left out: attention alone, which the ops have tests for, and states of many thousand positions.
+      gpu_tests exact mererun_exact_tests '-*LongAttention*:*4090:*8190'
+      gpu_tests prefix mererun_engine_tests '*Prefix*:*Qualifi*:*Verification*'
+      ;;
     bench)
       records bench linears 60
       for name in 27b 35b 27b-64k 35b-64k; do records bench "$name" 90; done
       ;;
     sanitize)
       for tool in memcheck racecheck; do
-        step sanitize "$tool" 120 compute-sanitizer --tool "$tool" --error-exitcode 9 "$ops" \
-          '--gtest_filter=*cuda*' --gtest_brief=1
+        step sanitize "$tool" 150 in_parts compute-sanitizer --tool "$tool" --error-exitcode 9 "$ops" '--gtest_filter=*cuda*'
       done
       ;;
   esac

@@ -55,7 +55,7 @@ struct TableReader::State {
     std::vector<PositionedRead> reads;
     std::vector<std::size_t> slots;  // of the cache
   };
-  std::list<Ahead> ahead;
+  std::list<Ahead> ahead, done;  // `done`: their memory serves later ones
   std::uint64_t last_ahead = 0;
   std::unique_ptr<ReadQueue> queue;  // kThreads; last: its threads stop before what they read into goes
 
@@ -168,7 +168,9 @@ struct TableReader::State {
       succeeded = false;  // whoever needs the row reads it again and sees why
     }
     for (const std::size_t slot : list->slots) cache.settle(slot, succeeded);
-    return ahead.erase(list);
+    const auto next = std::next(list);
+    done.splice(done.end(), ahead, list);
+    return next;
   }
   void settle_finished() {
     for (auto list = ahead.begin(); list != ahead.end();)
@@ -212,7 +214,11 @@ void TableReader::expect(std::span<const std::int64_t> rows) {
   if (!s.queue || s.cache.size() == 0) return;
   s.give_up();
   s.settle_finished();
-  State::Ahead list{.number = ++s.last_ahead, .ticket = 0, .reads = {}, .slots = {}};
+  if (s.done.empty()) s.done.emplace_back();
+  State::Ahead& list = s.done.front();
+  list.number = ++s.last_ahead;
+  list.reads.clear();
+  list.slots.clear();
   const auto most = static_cast<std::size_t>(s.cache.size()) / 2;
   for (const std::int64_t row : rows) {
     if (s.cache.find(row)) continue;
@@ -224,8 +230,8 @@ void TableReader::expect(std::span<const std::int64_t> rows) {
   }
   if (list.slots.empty()) return;
   s.statistics.ahead += list.slots.size();
-  State::Ahead& kept = s.ahead.emplace_back(std::move(list));
-  kept.ticket = s.queue->start(kept.reads, ReadQueue::Order::kInTurn);
+  s.ahead.splice(s.ahead.end(), s.done, s.done.begin());
+  list.ticket = s.queue->start(list.reads, ReadQueue::Order::kInTurn);
 }
 
 void TableReader::start(std::span<const std::int64_t> rows) {

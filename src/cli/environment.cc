@@ -15,7 +15,7 @@ namespace mererun {
 namespace {
 
 // Read by the tests, not by the program.
-constexpr std::string_view kTestVariable = "MERERUN_GOLDEN_DIR";
+constexpr std::string_view kTestVariables[] = {"MERERUN_GOLDEN_DIR", "MERERUN_TEST_BACKEND"};
 
 }  // namespace
 
@@ -48,7 +48,9 @@ std::vector<std::string> Environment::warnings() const {
     const bool is_known =
         std::ranges::find(known, name) != known.end() ||
         std::ranges::find(overrides.reports, name, &OverrideReport::name) != overrides.reports.end();
-    if (is_known || !name.starts_with("MERERUN_") || name == kTestVariable) continue;
+    if (is_known || !name.starts_with("MERERUN_") ||
+        std::ranges::find(kTestVariables, name) != std::end(kTestVariables))
+      continue;
     const std::string nearest = nearest_name(name, known);
     warnings.push_back(fmt::format("{}: expected the name of a variable, got an unknown one{}", name,
                                    nearest.empty() ? "" : "; did you mean " + nearest + "?"));

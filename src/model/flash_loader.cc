@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 
 #include "model/flash_tables.h"
 
@@ -68,6 +69,11 @@ class TableBinder {
       return;
     }
     table_.rows_per_shard = rows / parts;
+    if (table_.rows_per_shard > std::numeric_limits<int>::max()) {
+      binder_.problem(fmt::format("{}ngram_embedding: expected at most {} rows a shard, got {}", prefix_,
+                                  std::numeric_limits<int>::max(), table_.rows_per_shard));
+      return;
+    }
     table_.width = config_.ngram_width();
     for (int i = 0; i < parts; ++i) bind_shard(whole ? prefix_ + "ngram_embedding" : shard_name(i));
     report.table_bytes += table_.bytes;

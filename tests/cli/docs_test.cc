@@ -71,11 +71,15 @@ TEST(OptionsPage, CommonOptionsExist) {
   }
 }
 
+/// Those of the program and those of the tests.
+std::set<std::string> variables() {
+  std::set<std::string> all = {"MERERUN_GOLDEN_DIR", "MERERUN_TEST_BACKEND"};
+  for (const std::string& name : known_variables()) all.insert(name);
+  return all;
+}
+
 TEST(OptionsPage, NamesExactlyTheVariables) {
-  const auto documented = names_in(documentation(), "(MERERUN_[A-Z0-9_]+)");
-  std::set<std::string> real = {"MERERUN_GOLDEN_DIR"};
-  for (const std::string& name : known_variables()) real.insert(name);
-  EXPECT_EQ(documented, real);
+  EXPECT_EQ(names_in(documentation(), "(MERERUN_[A-Z0-9_]+)"), variables());
 }
 
 namespace fs = std::filesystem;
@@ -124,9 +128,7 @@ TEST(Documents, OptionsExist) {
 }
 
 TEST(Documents, VariablesExist) {
-  const auto names = known_variables();
-  std::set<std::string> real(names.begin(), names.end());
-  real.insert("MERERUN_GOLDEN_DIR");
+  const std::set<std::string> real = variables();
   const fs::path source = MERERUN_SOURCE_DIR;
   const std::string build = file_text(source / "CMakeLists.txt") + file_text(source / "CMakePresets.json");
   for (const fs::path& path : documents()) {

@@ -19,7 +19,8 @@ TEST(Environment, WarnsOfIgnoredValuesAndUnknownNames) {
       Variables{{"MERERUN_THREADS", "many"}, {"MERERUN_THREAD", "2"}, {"HOME", "/x"}});
   EXPECT_THAT(environment.warnings(), ElementsAre(HasSubstr("MERERUN_THREADS: expected an integer"),
                                                   HasSubstr("did you mean MERERUN_THREADS?")));
-  EXPECT_THAT(Environment(Variables{{"MERERUN_GOLDEN_DIR", "x"}}).warnings(), IsEmpty());
+  EXPECT_THAT(Environment(Variables{{"MERERUN_GOLDEN_DIR", "x"}, {"MERERUN_TEST_BACKEND", "x"}}).warnings(),
+              IsEmpty());
 }
 
 TEST(Environment, ValuesOfUnsetVariablesAreEmpty) {

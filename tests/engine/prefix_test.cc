@@ -16,7 +16,31 @@ using testing::joined;
 using testing::kPlenty;
 using ::testing::Pair;
 
-class Prefix : public testing::PrefixFixture {};
+class Prefix : public testing::PrefixFixture {
+ protected:
+  /// Cold, then the same again, then with more behind it.
+  void expect_replayed_whole(Engine& engine, int n) {
+    const Ids prompt = ids(n, 100 + static_cast<std::uint64_t>(n));
+    EXPECT_EQ(check(engine, prompt), 0);
+    const GenerateResult again = warm(engine, prompt);
+    EXPECT_EQ(again.prefix.matched_tokens, n);
+    EXPECT_EQ(again.prefix.outcome, "exact");
+    EXPECT_EQ(again.prefix.kind, "prompt");
+    EXPECT_EQ(again.prefix.tier, "memory");
+    EXPECT_EQ(again.acceleration.draft_history_tokens, n - 1);
+    expect_cold(engine, prompt, again);
+    EXPECT_EQ(check(engine, joined(prompt, ids(5, 7))), n);
+  }
+};
+
+/// Blocks of four positions complete inside the prompts, sparse attention begins at 67.
+class FlashPrefix : public Prefix {
+ protected:
+  FlashPrefix() {
+    folder_ = testing::with_tokenizer(flash_temp_, testing::golden_dir() / "tiny-flash" / "mlx");
+  }
+  testing::TempFolder flash_temp_;
+};
 
 TEST_F(Prefix, AThenBThenA) {  // prefix.a_b_a, B034, B041
   const auto engine = load();
@@ -35,17 +59,14 @@ TEST_F(Prefix, AThenBThenA) {  // prefix.a_b_a, B034, B041
 
 TEST_F(Prefix, LengthsAroundPagesAreReplayedWhole) {  // prefix.lengths_around_pages, B039
   const auto engine = load();
-  for (const int n : {1, 2, 20, 63, 64, 65, 255, 256, 257, 258, 511, 512, 513, 1023, 1024, 1025}) {
-    const Ids prompt = ids(n, 100 + static_cast<std::uint64_t>(n));
-    EXPECT_EQ(check(*engine, prompt), 0);
-    const GenerateResult again = warm(*engine, prompt);
-    EXPECT_EQ(again.prefix.matched_tokens, n);
-    EXPECT_EQ(again.prefix.outcome, "exact");
-    EXPECT_EQ(again.prefix.kind, "prompt");
-    EXPECT_EQ(again.prefix.tier, "memory");
-    EXPECT_EQ(again.acceleration.draft_history_tokens, n - 1);
-    expect_cold(*engine, prompt, again);
-  }
+  for (const int n : {1, 2, 20, 63, 64, 65, 255, 256, 257, 258, 511, 512, 513, 1023, 1024, 1025})
+    expect_replayed_whole(*engine, n);
+}
+
+TEST_F(FlashPrefix, LengthsAroundBlocksAndTheBorderOfSparseAttentionAreReplayedWhole) {
+  const auto engine = load();
+  for (const int n : {1, 3, 4, 5, 63, 64, 65, 66, 67, 68, 71, 254, 255, 256, 257, 260})
+    expect_replayed_whole(*engine, n);
 }
 
 TEST_F(Prefix, AnExactReplayChoosesFromTheStoredLogits) {

@@ -6,6 +6,7 @@
 
 #include "engine/qualification.h"
 #include "engine/run.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_folder.h"
 
 namespace mererun::testing {
@@ -16,6 +17,7 @@ inline EngineOptions options_for(const std::string& id, const std::string& root)
   EngineOptions options;
   options.model.model = id;
   options.model.root = root;
+  options.backend = parse_backend(tested_backend());
   options.process.speculation = Speculation::kOn;
   options.prefix_cache_bytes = std::size_t{1} << 30;
   return options;

@@ -10,6 +10,7 @@ namespace fs = std::filesystem;
 EngineOptions engine_options_for(const fs::path& folder, std::size_t prefix_cache_bytes) {
   EngineOptions options;
   options.model = {.model = "", .root = folder.string()};
+  options.backend = parse_backend(tested_backend());
   options.process.speculation = Speculation::kOn;
   options.process.min_prompt_tokens = 0;
   options.cost = {.measured = false};

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "decode/mtp_drafter.h"
+#include "model/flash_host_weights.h"
 #include "tests/support/faulty_ops.h"
 #include "tests/support/generation.h"
+#include "tests/support/temp_folder.h"
 
 namespace mererun {
 namespace {
@@ -100,6 +104,88 @@ TEST_P(Faults, APrefillThatFailsRefusesItsState) {
   Prefill(*model_, fresh, prompt_, {}).run();
   EXPECT_EQ(fresh.length(), 70) << "other sequences go on";
 }
+
+/// Flash-Next with its table in a file of its own, which breaks and is mended while the model runs.
+class TableFaults : public ::testing::TestWithParam<int> {
+ protected:
+  TableFaults() {
+    mend();
+    HostWeights host = load_host_weights(folder_);
+    HostNgramTable& table = host.layers[1].flash->ngram->table;
+    table.options.cache_rows = GetParam();
+    for (TableShard& shard : table.shards)
+      for (TableArray& array : shard.arrays) array.path = file_;
+    model_ = std::make_unique<Model>(testing::make_ops("cpu"), std::move(host), ModelLimits{});
+    prompt_ = testing::random_ids(70, model_->config().vocabulary, 4);
+    const auto sound = testing::load_model(folder_, "cpu");
+    expected_ = testing::run_oracle(*sound, prompt_, kTokens).ids;
+  }
+  void shorten() const { std::filesystem::resize_file(file_, 100); }
+  /// The same file again, not another one under its name.
+  void mend() const {
+    std::ofstream(file_, std::ios::binary) << std::ifstream(folder_ / "model.safetensors").rdbuf();
+  }
+
+  testing::TempFolder temp_;
+  std::filesystem::path folder_ = testing::golden_dir() / "tiny-flash" / "mlx";
+  std::filesystem::path file_ = temp_.path() / "table.bin";
+  std::unique_ptr<Model> model_;
+  std::vector<TokenId> prompt_, expected_;
+};
+
+void expect_io_error(const std::function<void()>& act) {
+  try {
+    act();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo) << error.what();
+  }
+}
+
+TEST_P(TableFaults, ABrokenFileCostsTheRoundAndAMendedOneGoesOn) {
+  MtpDrafter drafter(*model_);
+  // Later ones find the rows that they need in the cache: the same tokens come again.
+  for (int rounds = 5; rounds >= (GetParam() > 1 ? 5 : 0); --rounds) {
+    SequenceState state = model_->new_sequence();
+    Prefill(*model_, state, prompt_, {}).run();
+    Sampler sampler({}, prompt_);
+    IdSink sink;
+    sink.max_tokens = kTokens;
+    VerifyLog log = model_->new_verify_log(5);
+    DepthPolicy policy({.max_depth = 4, .cost = FullDepth{}});
+    Generation generation({.model = *model_,
+                           .state = state,
+                           .sampler = sampler,
+                           .sink = sink,
+                           .log = &log,
+                           .drafter = &drafter,
+                           .policy = &policy},
+                          {.max_tokens = kTokens, .context_limit = 4096});
+    generation.begin();
+    for (int i = 0; i < rounds; ++i) generation.round();
+    const int length = state.length();
+    const auto tokens = generation.tokens();
+    shorten();
+    expect_io_error([&] { generation.round(); });
+    EXPECT_TRUE(state.is_valid());
+    EXPECT_EQ(state.length(), length);
+    EXPECT_EQ(generation.tokens(), tokens);
+    mend();
+    generation.run();
+    EXPECT_EQ(generation.tokens(), expected_) << rounds << " rounds before";
+  }
+}
+
+TEST_P(TableFaults, APrefillThatFailsRefusesItsStateAlone) {
+  shorten();
+  SequenceState state = model_->new_sequence();
+  expect_io_error([&] { Prefill(*model_, state, prompt_, {.chunk = 32}).run(); });
+  EXPECT_FALSE(state.is_valid());
+  mend();
+  EXPECT_EQ(testing::run_oracle(*model_, prompt_, kTokens).ids, expected_);
+}
+
+INSTANTIATE_TEST_SUITE_P(CacheRows, TableFaults, ::testing::Values(0, 32768));
 
 INSTANTIATE_TEST_SUITE_P(
     Tiny, Faults, ::testing::Values("tiny-dense", "tiny-moe", "tiny-flash"), [](const auto& p) {

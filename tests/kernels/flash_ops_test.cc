@@ -435,9 +435,9 @@ TEST(SparseAttention, EveryInstructionSetAnyChunks) {
 }
 
 TEST_P(FlashOps, SparseAttentionInAnyChunks) {
-  const SparseData d(700, 9);
-  const SparseRun whole = run_sparse(*definition_, d, kFirstSparse, kChosen, 700);
-  for (const int chunk : {1, 3, 64, 700})
+  const SparseData d(300, 9);  // past a page of 256; a sanitizer takes a while for each of the small launches
+  const SparseRun whole = run_sparse(*definition_, d, kFirstSparse, kChosen, d.positions);
+  for (const int chunk : {1, 3, 64, d.positions})
     expect_same_run(run_sparse(*ops_, d, kFirstSparse, kChosen, chunk), whole);
 }
 

@@ -296,6 +296,43 @@ TEST_F(FlashProblems, OtherNumbersOfStreamsAreRefused) {
   }
 }
 
+TEST_F(FlashProblems, EveryFieldAbsentOfAnotherTypeOrOutOfRangeIsAnErrorOrChangesNothing) {
+  const nlohmann::json good = config();
+  const std::vector<std::string> needed = {"hc_count",         "hc_lowrank",
+                                           "indexer_n_heads",  "indexer_head_dim",
+                                           "indexer_budget",   "indexer_compress_ratio",
+                                           "ple_embed_dim",    "ngram_size",
+                                           "heads_per_ngram",  "ngram_vocab_size_base",
+                                           "split_ngram_parts"};
+  for (const auto& [key, old] : good["text_config"].items()) {
+    const bool is_needed = std::find(needed.begin(), needed.end(), key) != needed.end();
+    for (const nlohmann::json& value :
+         {nlohmann::json(), nlohmann::json("text"), nlohmann::json(-1), nlohmann::json(0), nlohmann::json(7),
+          nlohmann::json(0.5), nlohmann::json(1 << 30), nlohmann::json(1e30), nlohmann::json::array({"x"})}) {
+      nlohmann::json changed = good;
+      changed["text_config"][key] = value;
+      if (value.is_null()) changed["text_config"].erase(key);
+      set_config(changed);
+      try {
+        (void)load_host_weights(temp_.path());
+        EXPECT_FALSE(is_needed) << key << " " << value;
+      } catch (const Error& error) {
+        if (is_needed && !value.is_number_integer()) {
+          EXPECT_THAT(error.what(), HasSubstr(key));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(FlashProblems, AShardOfMoreRowsThanAnIndexCountsIsNamed) {
+  nlohmann::json json = config();
+  json["text_config"]["ngram_vocab_size_base"] = 1 << 30;
+  set_config(json);
+  EXPECT_THAT(list_load_problems(temp_.path()),
+              Contains(HasSubstr("ngram_embedding: expected at most 2147483647 rows a shard, got 4294")));
+}
+
 TEST_F(FlashProblems, ATableFileThatIsCutAfterOpeningIsOneErrorAtLoad) {
   HostWeights weights = load_host_weights(temp_.path());
   HostNgramTable& table = weights.layers[1].flash->ngram->table;

@@ -12,8 +12,14 @@ std::optional<std::filesystem::path> full_golden_dir() {
   return dir;
 }
 
+std::string tested_backend() {
+  const char* backend = std::getenv("MERERUN_TEST_BACKEND");
+  return backend == nullptr ? "auto" : backend;
+}
+
 std::unique_ptr<Ops> make_ops(const std::string& backend) {
   if (backend == "reference") return make_reference_ops();
+  if (tested_backend() == "cuda") return make_cuda_ops({});
   CpuOptions options;
   if (const auto colon = backend.find(':'); colon != std::string::npos)
     options.threads = std::stoi(backend.substr(colon + 1));
@@ -59,35 +65,41 @@ void append(std::vector<std::byte>& out, Ops& ops, const void* data, std::size_t
   if (bytes > 0) ops.download(out.data() + at, data, bytes);
 }
 
+/// Part of a page that is on the host.
+void append(std::vector<std::byte>& out, const std::byte* data, std::size_t bytes) {
+  out.insert(out.end(), data, data + bytes);
+}
+
 /// The raw index key of position p, and the pooled key of the block that it completes.
-void append_index(std::vector<std::byte>& out, Ops& ops, const KvLayerView& view, const std::byte* page,
-                  int p) {
+void append_index(std::vector<std::byte>& out, const KvLayerView& view, const std::byte* page, int p) {
   const auto slot = static_cast<std::size_t>(p % kKvPagePositions);
   const std::size_t row = static_cast<std::size_t>(view.index_dim) * sizeof(std::int16_t);
-  append(out, ops, page + view.index_codes + slot * row, row);
-  append(out, ops, page + view.index_scales + slot * sizeof(float), sizeof(float));
+  append(out, page + view.index_codes + slot * row, row);
+  append(out, page + view.index_scales + slot * sizeof(float), sizeof(float));
   if ((p + 1) % kIndexBlockPositions != 0) return;
   for (int d = 0; d < view.index_dim; ++d) {
     const std::size_t at = static_cast<std::size_t>(d) * kIndexPageBlocks + slot / kIndexBlockPositions;
-    append(out, ops, page + view.index_pooled + at * sizeof(float), sizeof(float));
+    append(out, page + view.index_pooled + at * sizeof(float), sizeof(float));
   }
 }
 
 void append_cache(std::vector<std::byte>& out, Ops& ops, const KvCache& cache) {
-  const std::vector<KvPageRef> pages = cache.share_pages();
+  std::vector<std::vector<std::byte>> pages;
+  for (const KvPageRef& page : cache.share_pages())
+    append(pages.emplace_back(), ops, page->bytes.data(), page->bytes.size_bytes());
   for (int l = 0; l < cache.geometry().layers; ++l) {
     const KvLayerView view = cache.layer(l);
     const std::size_t code_row = static_cast<std::size_t>(view.head_dim) * sizeof(std::int16_t);
     for (int p = 0; p < cache.length(); ++p) {
-      const std::byte* page = pages[static_cast<std::size_t>(p / kKvPagePositions)]->bytes.as<std::byte>();
+      const std::byte* page = pages[static_cast<std::size_t>(p / kKvPagePositions)].data();
       for (int h = 0; h < view.kv_heads; ++h) {
         const auto slot = static_cast<std::size_t>(h * kKvPagePositions + p % kKvPagePositions);
-        append(out, ops, page + view.key_codes + slot * code_row, code_row);
-        append(out, ops, page + view.value_codes + slot * code_row, code_row);
-        append(out, ops, page + view.key_scales + slot * sizeof(float), sizeof(float));
-        append(out, ops, page + view.value_scales + slot * sizeof(float), sizeof(float));
+        append(out, page + view.key_codes + slot * code_row, code_row);
+        append(out, page + view.value_codes + slot * code_row, code_row);
+        append(out, page + view.key_scales + slot * sizeof(float), sizeof(float));
+        append(out, page + view.value_scales + slot * sizeof(float), sizeof(float));
       }
-      if (view.index_dim > 0) append_index(out, ops, view, page, p);
+      if (view.index_dim > 0) append_index(out, view, page, p);
     }
   }
 }

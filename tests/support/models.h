@@ -22,7 +22,11 @@ std::optional<std::filesystem::path> full_golden_dir();
 /// A bundled checkpoint, "demo-dense-4bit" or "demo-moe-4bit".
 inline std::filesystem::path bundled(const std::string& id) { return source_dir() / "models" / id; }
 
-/// "reference", "cpu" (all cores), "cpu:1", "cpu:2", "cpu:3" (threads).
+/// Where tests compute that name no device: MERERUN_TEST_BACKEND, or else "auto". "cuda" takes the tests of
+/// exactness and of the prefix cache to a GPU as they are.
+std::string tested_backend();
+/// "reference", "cpu" (all cores), "cpu:1", "cpu:2", "cpu:3" (threads); in place of the last four a GPU,
+/// where that is tested.
 std::unique_ptr<Ops> make_ops(const std::string& backend);
 std::unique_ptr<Model> load_model(const std::filesystem::path& folder, const std::string& backend,
                                   ModelLimits limits = {});
