@@ -25,7 +25,7 @@ class ModelChunking : public ::testing::TestWithParam<std::string> {
 
 TEST_P(ModelChunking, LogitsDoNotDependOnChunks) {
   const auto model = load_model(folder(), "cpu:1");
-  const std::vector<TokenId> ids = testing::random_ids(300, model->config().vocabulary, 7);
+  const std::vector<TokenId> ids = testing::random_texts(300, model->config(), 7);
   const std::vector<float> whole = all_logits(*model, ids, 1024);
   for (const int chunk : {1, 2, 7, 63, 64, 65, 100, 256}) {
     EXPECT_EQ(first_difference(whole, all_logits(*model, ids, chunk)), -1) << "chunk " << chunk;
@@ -34,7 +34,7 @@ TEST_P(ModelChunking, LogitsDoNotDependOnChunks) {
 
 TEST_P(ModelChunking, LogitsDoNotDependOnThreads) {
   const auto one = load_model(folder(), "cpu:1");
-  const std::vector<TokenId> ids = testing::random_ids(300, one->config().vocabulary, 8);
+  const std::vector<TokenId> ids = testing::random_texts(300, one->config(), 8);
   const std::vector<float> expected = all_logits(*one, ids, 1024);
   for (const char* backend : {"cpu:2", "cpu:3"}) {
     const auto model = load_model(folder(), backend);
@@ -46,7 +46,7 @@ TEST_P(ModelChunking, LogitsDoNotDependOnThreads) {
 TEST_P(ModelChunking, CpuGivesTheBitsOfTheReference) {
   const auto reference = load_model(folder(), "reference");
   const auto cpu = load_model(folder(), "cpu");
-  const std::vector<TokenId> ids = testing::random_ids(150, cpu->config().vocabulary, 9);
+  const std::vector<TokenId> ids = testing::random_texts(150, cpu->config(), 9);
   const std::vector<float> expected = all_logits(*reference, ids, 1024);
   EXPECT_EQ(first_difference(expected, all_logits(*cpu, ids, 1024)), -1);
   EXPECT_EQ(first_difference(expected, all_logits(*cpu, ids, 1)), -1);

@@ -6,7 +6,7 @@ namespace mererun {
 namespace {
 
 using testing::load_model;
-using testing::random_ids;
+using testing::random_texts;
 using testing::state_bytes;
 using testing::to_host;
 
@@ -49,9 +49,9 @@ TEST_P(ModelWidths, EveryRowAndEveryAcceptedPrefixEqualsSerialDecoding) {
   const auto model = load_model(testing::golden_dir() / GetParam().model / "mlx", "cpu");
   const int vocabulary = model->config().vocabulary;
   SequenceState start = model->new_sequence();
-  prefill(*model, start, random_ids(GetParam().prompt, vocabulary, 21));
+  prefill(*model, start, random_texts(GetParam().prompt, model->config(), 21));
   const std::vector<std::byte> start_bytes = state_bytes(start);
-  const std::vector<TokenId> rows = random_ids(32, vocabulary, 22);
+  const std::vector<TokenId> rows = random_texts(32, model->config(), 22);
   const SerialRun serial = run_serially(*model, start, rows);
 
   VerifyLog log = model->new_verify_log(32);

@@ -153,4 +153,10 @@ std::vector<TokenId> random_ids(int n, int vocabulary, std::uint64_t seed) {
   return ids;
 }
 
+std::vector<TokenId> random_texts(int n, const ModelConfig& config, std::uint64_t seed) {
+  std::vector<TokenId> ids = random_ids(n, config.vocabulary, seed);
+  for (std::size_t i = 3; i < ids.size(); i += 7) ids[i] = config.eos_ids.front();
+  return ids;
+}
+
 }  // namespace mererun::testing

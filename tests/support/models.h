@@ -48,5 +48,7 @@ std::uint64_t hash_bits(std::span<const float> values);
 
 /// n deterministic ids in [0, vocabulary).
 std::vector<TokenId> random_ids(int n, int vocabulary, std::uint64_t seed);
+/// The same with an end of text at every seventh place, which cuts the context of n-grams.
+std::vector<TokenId> random_texts(int n, const ModelConfig& config, std::uint64_t seed);
 
 }  // namespace mererun::testing
