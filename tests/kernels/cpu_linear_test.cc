@@ -172,6 +172,20 @@ TEST(CpuLinear, ExtremeCodes) {
   }
 }
 
+/// The largest sums of a lone row whose codes are split into bytes (isa/bytes.h): 32512 makes the divisor 1,
+/// and 127 * 256 - 128 and its like have the extremes of both halves.
+TEST(CpuLinear, ExtremeHalvesOfALoneRow) {
+  Numbers numbers(11);
+  TestWeight weight = TestWeight::affine(numbers, 1, 16, 256, 4, 128);
+  for (unsigned char& byte : weight.weight_bytes()) byte = 0xff;
+  for (const float code : {32384.0f, -32384.0f, 32511.0f, -32512.0f, -128.0f, 127.0f}) {
+    std::vector<float> x(256, code);
+    x[0] = x[128] = 32512.0f;
+    expect_parity({weight}, x, 1, 256, {}, cpu_isas());
+    if (HasFatalFailure()) return;
+  }
+}
+
 std::vector<float> run_gated(Ops& ops, const TestWeight& gate, const TestWeight& up,
                              const std::vector<float>& x, int rows, int in, int out) {
   const Floats input(ops, rows, in, x);

@@ -141,12 +141,6 @@ template <int kBits, int kRows, bool kUnpack>
   }
 }
 
-/// numerics::slice_begin without its division: there are 1 or 8 slices.
-MERERUN_VEC int begin_of(int slice, int slices, int groups) {
-  if (slices == 1) return numerics::slice_begin(slice, 1, groups);
-  return numerics::slice_begin(slice, numerics::kLinearSlices, groups);
-}
-
 /// acc = fma(s d, dot, acc), then fma(b, D, acc), for each group; acc is that of the group's slice, from 0.
 template <int kRows>
 [[gnu::noinline]] void fold_groups(const GroupsArgs& a) {

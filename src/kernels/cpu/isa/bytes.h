@@ -27,14 +27,16 @@ template <typename Sums = ByteSums>
 MERERUN_VEC I16 byte_dots(const std::byte* unit, int units, const std::byte* planes) {
   constexpr std::size_t kPrefetchBytes = 3072;  // as in dot_groups
   Sums sums;
-  for (int u = 0; u < units; ++u) {
-    unrolled<4>([&](auto i) __attribute__((always_inline)) {
-      constexpr int kWord = decltype(i)::value;
-      __builtin_prefetch(unit + kPrefetchBytes + 64 * kWord);
-      sums.take(load_i(unit + 64 * kWord), planes + 16 * kWord);
-    });
-    unit += 4 * 64;
-    planes += 2 * kUnitCodes;
+  const auto take = [&](int u) __attribute__((always_inline)) {
+    const std::byte* codes = unit + u * 4 * 64;
+    for (int i = 0; i < 4; ++i) __builtin_prefetch(codes + kPrefetchBytes + 64 * i);
+    sums.take(codes, planes + u * 2 * kUnitCodes);
+  };
+  if (units == 2) {  // groups of 64 without a loop, whose end would be guessed wrong
+    take(0);
+    take(1);
+  } else {
+    for (int u = 0; u < units; ++u) take(u);
   }
   return sums.total();
 }
@@ -50,7 +52,7 @@ void byte_product(const PackedView& w, const std::byte* record, const std::byte*
   F16 part[numerics::kLinearSlices];
   for (int slice = 0, g = 0; slice < slices; ++slice) {
     F16 acc = splat<F16>(0.0f);
-    for (const int end = numerics::slice_begin(slice + 1, slices, w.groups); g < end; ++g) {
+    for (const int end = begin_of(slice + 1, slices, w.groups); g < end; ++g) {
       const F16 dot = to_float(byte_dots<Sums>(record, units, planes));
       acc = fma(mul(load_side(w.dtype, record + code_bytes), splat<F16>(scales[0])), dot, acc);
       acc = fma(load_side(w.dtype, record + code_bytes + side), splat<F16>(scales[1]), acc);

@@ -42,6 +42,12 @@ struct LinearScratch {
   std::byte planes[2 * kPlaneCodes];              // of one row
 };
 
+/// numerics::slice_begin without its division: there are 1 or 8 slices.
+MERERUN_VEC int begin_of(int slice, int slices, int groups) {
+  if (slices == 1) return numerics::slice_begin(slice, 1, groups);
+  return numerics::slice_begin(slice, numerics::kLinearSlices, groups);
+}
+
 /// The contract's sum of eight slices; part(j) is slice j's.
 template <typename F>
 MERERUN_VEC F16 join_slices(F&& part) {

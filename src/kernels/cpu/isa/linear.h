@@ -53,23 +53,39 @@ void linear_panels(const LinearJob& job, int begin, int end, WorkerScratch worke
   });
 }
 
+/// Rows first + m of a panel of job.out, from its products with gate and up.
+void gate_rows(const GatedJob& job, int panel, int first, int rows, float (*gate)[kPanelRows],
+               const float (*up)[kPanelRows]) {
+  const int lanes = job.gate->panel_rows(panel);
+  for (int m = 0; m < rows; ++m) {
+    for (int i = 0; i < kPanelRows; ++i) gate[m][i] = numerics::silu_f32(gate[m][i]) * up[m][i];
+    store_lanes(job.out + (first + m) * job.out_stride + panel * kPanelRows, gate[m], lanes);
+  }
+}
+
 void gated_panels(const GatedJob& job, int begin, int end, WorkerScratch worker) {
   auto& scratch = *reinterpret_cast<LinearScratch*>(worker.data);
   const std::byte* gate_planes = lone_row_planes(*job.gate, job.gate_rows, scratch);
   // The scratch holds the planes of one row; as a rule both weights read the same.
   const bool same = job.up_rows.codes == job.gate_rows.codes;
   const std::byte* up_planes = same ? lone_row_planes(*job.up, job.up_rows, scratch) : nullptr;
-  for_passes(begin, end, job.gate_rows.rows, job.gate->in, [&](int panel, int first, int rows) {
-    product(*job.gate, job.expert, panel, job.gate_rows, gate_planes, first, rows, scratch, scratch.first);
-    product(*job.up, job.expert, panel, job.up_rows, up_planes, first, rows, scratch, scratch.second);
-    const int lanes = job.gate->panel_rows(panel);
-    for (int m = 0; m < rows; ++m) {
-      float* gate = scratch.first[m];
-      const float* up = scratch.second[m];
-      for (int i = 0; i < kPanelRows; ++i) gate[i] = numerics::silu_f32(gate[i]) * up[i];
-      store_lanes(job.out + (first + m) * job.out_stride + panel * kPanelRows, gate, lanes);
+  const int step = pass_rows(job.gate->in);
+  for (int first = 0; first < job.gate_rows.rows; first += step) {
+    const int rows = smaller(step, job.gate_rows.rows - first);
+    // Every change of matrix waits for memory: as many panels of one as the scratch holds, then of the other.
+    const int panels = kMaxPassRows / rows;
+    for (int p = begin; p < end; p += panels) {
+      const int count = smaller(panels, end - p);
+      for (int i = 0; i < count; ++i) {
+        product(*job.gate, job.expert, p + i, job.gate_rows, gate_planes, first, rows, scratch,
+                scratch.first + i * rows);
+      }
+      for (int i = 0; i < count; ++i) {
+        product(*job.up, job.expert, p + i, job.up_rows, up_planes, first, rows, scratch, scratch.second);
+        gate_rows(job, p + i, first, rows, scratch.first + i * rows, scratch.second);
+      }
     }
-  });
+  }
 }
 
 void combine_panels(const CombineJob& job, int begin, int end, WorkerScratch worker) {

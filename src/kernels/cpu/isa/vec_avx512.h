@@ -77,28 +77,21 @@ MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {
 #endif
 }
 #if defined(__AVX512VNNI__)
-struct ByteSums {
+struct ByteSums : BytePlanes {
   // Of the lower and the upper codes of bytes; the upper ones are taken 16-fold, where they lie.
   I16 low[2] = {zero_i(), zero_i()}, high[2] = {zero_i(), zero_i()};
 
-  /// Planes of eight codes: the low bytes of codes 0 4 1 5, their high bytes, the low bytes of codes 2 6 3 7,
-  /// their high bytes. In this order a unit's 4-bit codes lie in the lower and upper halves of a lane's
-  /// bytes.
-  MERERUN_VEC static void split_codes(const std::int16_t* codes, std::byte* planes) {
-    const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-    const __m128i order = _mm_setr_epi8(0, 8, 2, 10, 1, 9, 3, 11, 4, 12, 6, 14, 5, 13, 7, 15);
-    // (X + 128) >> 8 above the low byte of X, which the sum has with its upper bit turned over.
-    const __m128i both = _mm_xor_si128(_mm_add_epi16(x, _mm_set1_epi16(128)), _mm_set1_epi16(128));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(planes), _mm_shuffle_epi8(both, order));
-  }
-  /// Eight codes a lane times their planes.
-  MERERUN_VEC void take(I16 word, const std::byte* planes) {
-    const I16 lower = and_i(word, splat_i(0x0f0f0f0f));
-    add_products(low[0], lower, planes);
-    add_products(high[0], lower, planes + 4);
-    const I16 upper = and_i(word, splat_i(static_cast<std::int32_t>(0xf0f0f0f0u)));
-    add_products(low[1], upper, planes + 8);
-    add_products(high[1], upper, planes + 12);
+  /// A unit's codes times their planes.
+  MERERUN_VEC void take(const std::byte* unit, const std::byte* planes) {
+    for (int i = 0; i < kUnitCodes / 8; ++i, unit += 64, planes += 16) {
+      const I16 word = load_i(unit);
+      const I16 lower = and_i(word, splat_i(0x0f0f0f0f));
+      add_products(low[0], lower, planes);
+      add_products(high[0], lower, planes + 4);
+      const I16 upper = and_i(word, splat_i(static_cast<std::int32_t>(0xf0f0f0f0u)));
+      add_products(low[1], upper, planes + 8);
+      add_products(high[1], upper, planes + 12);
+    }
   }
   MERERUN_VEC I16 total() const {
     const I16 lower = add_i(low[0], shift_left<8>(high[0]));
