@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/environment.h"
 #include "cli/interrupts.h"
+#include "engine/cpu_isa.h"
 #include "engine/sampling_defaults.h"
 #include "engine/synthetic_model.h"
 
@@ -47,6 +48,7 @@ EngineOptions engine_options(const CommonOptions& options, const ProgramContext&
   out.backend = parse_backend(options.device.backend);
   out.device = static_cast<int>(options.device.device);
   out.threads = static_cast<int>(options.device.threads.value_or(0));
+  out.cpu_isa = parse_cpu_isa(options.device.cpu_isa);
   out.process = admission_process(options, overrides);
   out.cost = cost_choice(options.drafting);
   out.prefill_chunk = overrides.prefill_chunk_tokens.value_or(out.prefill_chunk);
@@ -77,7 +79,8 @@ SyntheticOptions synthetic_options(const SyntheticFlags& flags, const EngineOpti
                            .table_bytes = static_cast<std::uint64_t>(flags.table_mib.value_or(0)) << 20,
                            .backend = settings.backend,
                            .device = settings.device,
-                           .threads = settings.threads};
+                           .threads = settings.threads,
+                           .cpu_isa = settings.cpu_isa};
   if (flags.layers) options.layers = static_cast<int>(*flags.layers);
   return options;
 }

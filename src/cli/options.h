@@ -22,6 +22,7 @@ struct DeviceFlags {
   std::string backend = "auto";         // auto, cpu, cuda
   std::int64_t device = 0;              // index of the GPU
   std::optional<std::int64_t> threads;  // absent: physical cores
+  std::string cpu_isa = "auto";         // a name that parse_cpu_isa knows
 };
 
 enum class MtpCost { kMeasured, kFixed };

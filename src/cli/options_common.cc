@@ -74,6 +74,13 @@ void declare_device(OptionTable& table, DeviceFlags& flags) {
                 {0, 1023}, flags.device);
   table.integer({.names = "--threads", .value = "N", .help = "CPU threads", .default_text = "physical cores"},
                 {1, 1024}, flags.threads);
+  table.choice(
+      {.names = "--cpu-isa",
+       .value = "NAME",
+       .help = "instruction set of the CPU's kernels: auto (the widest that the machine has), portable, "
+               "avx2, avx512, avx512-vnni or neon; results are the same bits with each",
+       .default_text = "auto"},
+      {"auto", "portable", "avx2", "avx512", "avx512-vnni", "neon"}, flags.cpu_isa);
 }
 
 void declare_drafting(OptionTable& table, DraftingFlags& flags) {
@@ -142,6 +149,7 @@ void apply_environment(const Environment& environment, CommonOptions& options) {
   if (overrides.backend) options.device.backend = *overrides.backend;
   if (overrides.device) options.device.device = *overrides.device;
   if (overrides.threads) options.device.threads = *overrides.threads;
+  if (overrides.cpu_isa) options.device.cpu_isa = *overrides.cpu_isa;
   if (overrides.log_level)
     options.output.log_level = kLogLevels[static_cast<std::size_t>(*overrides.log_level)];
   if (overrides.speculation != Speculation::kAuto) {

@@ -87,6 +87,7 @@ void mark_beaten(const std::vector<std::string>& given_flags, Environment& envir
       {"--backend", "MERERUN_BACKEND"},
       {"--device", "MERERUN_DEVICE"},
       {"--threads", "MERERUN_THREADS"},
+      {"--cpu-isa", "MERERUN_CPU_ISA"},
       {"--log-level", "MERERUN_LOG"},
       {"--api-key", "MERERUN_API_KEY"},
       {"--speculation", "MERERUN_Q35_MTP_SPECULATION"},

@@ -23,6 +23,7 @@ Json build_json(const BuildInfo& build) {
 
 Json device_json(const DeviceInfo& device) {
   Json out{{"name", device.name}, {"driver", device.driver}, {"memoryBytes", device.memory_bytes}};
+  if (!device.instruction_set.empty()) out["instructionSet"] = device.instruction_set;
   if (device.clock_mhz) out["clockMHz"] = *device.clock_mhz;
   return out;
 }

@@ -17,7 +17,7 @@ struct ResolvedModel;
 nlohmann::json overrides_json(const Environment& environment);
 /// {version, commit, binarySHA256}
 nlohmann::json build_json(const BuildInfo& build);
-/// {name, driver, memoryBytes, clockMHz?}
+/// {name, driver, memoryBytes, instructionSet?, clockMHz?}
 nlohmann::json device_json(const DeviceInfo& device);
 /// {competingProcesses [{pid, name, cores}], swapUsedBytesBefore?, swapUsedBytesAfter?}
 nlohmann::json environment_json(const EnvironmentReport& report);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "decode/depth_policy.h"
 #include "decode/option_text.h"
+#include "kernels/cpu/cpu_isa.h"
 
 namespace mererun {
 
@@ -76,6 +77,15 @@ bool parse_backend(Overrides& overrides, std::string_view text) {
   return true;
 }
 
+bool parse_isa(Overrides& overrides, std::string_view text) {
+  try {
+    overrides.cpu_isa = name_of(parse_cpu_isa(normalised(text)));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool parse_level(Overrides& overrides, std::string_view text) {
   try {
     overrides.log_level = parse_log_level(normalised(text));
@@ -105,6 +115,7 @@ constexpr Variable kVariables[] = {
     {"MERERUN_THREADS",
      [](Overrides& o, std::string_view t) { return store(o.threads, parse_integer(t, 1)); },
      "an integer of at least 1"},
+    {"MERERUN_CPU_ISA", parse_isa, "auto, portable, avx2, avx512, avx512-vnni or neon"},
     {"MERERUN_LOG", parse_level, "error, warn, info or debug"},
     {"MERERUN_Q35_MTP_SPECULATION",
      [](Overrides& o, std::string_view t) { return store(o.speculation, parse_speculation(t)); },

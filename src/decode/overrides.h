@@ -38,6 +38,7 @@ struct Overrides {
   std::optional<std::string> backend;  // "auto", "cpu" or "cuda"
   std::optional<int> device;           // GPU index
   std::optional<int> threads;          // >= 1
+  std::optional<std::string> cpu_isa;  // a name that parse_cpu_isa knows
   std::optional<LogLevel> log_level;
 
   Speculation speculation = Speculation::kAuto;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/memory_plan.h"
+#include "kernels/cpu/cpu_isa.h"
 
 namespace mererun {
 namespace {
@@ -36,16 +37,16 @@ Obstacle obstacle_of(int device, const CudaPresence& present) {
   return {};
 }
 
-std::unique_ptr<Ops> make_chosen(Backend backend, int device, int threads) {
+std::unique_ptr<Ops> make_chosen(Backend backend, int device, const CpuOptions& cpu) {
   if (backend == Backend::kReference) return make_reference_ops();
   if (backend == Backend::kCuda) {
     CudaOptions cuda;
     cuda.device = device;
     return make_cuda_ops(cuda);
   }
-  CpuOptions cpu;
-  cpu.threads = threads;
-  return make_cpu_ops(cpu);
+  auto ops = make_cpu_ops(cpu);
+  log(LogLevel::kInfo, "backend", "instruction_set={}", name_of(*cpu_isa_of(*ops)));
+  return ops;
 }
 
 }  // namespace
@@ -86,11 +87,11 @@ BackendChoice choose_backend(Backend wanted, int device) {
   return choose_backend(wanted, device, asks ? find_cuda_devices() : CudaPresence{});
 }
 
-std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads) {
+std::unique_ptr<Ops> make_backend(Backend backend, int device, const CpuOptions& cpu) {
   const BackendChoice choice = choose_backend(backend, device);
   if (backend == Backend::kAuto)
     log(LogLevel::kInfo, "backend", "chosen={} reason=\"{}\"", name_of(choice.backend), choice.reason);
-  return make_chosen(choice.backend, device, threads);
+  return make_chosen(choice.backend, device, cpu);
 }
 
 MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits,
@@ -110,8 +111,8 @@ std::optional<std::string> misfit_of(const MemoryNeed& need, std::uint64_t free_
 }
 
 std::unique_ptr<Ops> make_backend_for(const HostWeights& weights, const BackendNeed& need, Backend wanted,
-                                      int device, int threads) {
-  auto ops = make_backend(wanted, device, threads);
+                                      int device, const CpuOptions& cpu) {
+  auto ops = make_backend(wanted, device, cpu);
   const auto gpu = describe_gpu(*ops);
   if (!gpu) return ops;  // the host swaps and maps: the system decides
   const MemoryLimits limits{.prefill_chunk = need.prefill_chunk, .verify_width = need.verify_width};
@@ -128,7 +129,7 @@ std::unique_ptr<Ops> make_backend_for(const HostWeights& weights, const BackendN
     log(LogLevel::kWarn, "backend", "chosen=cpu reason=\"{} has {} bytes free, the model needs {}\"",
         gpu->name, gpu->free_bytes, least.total());
     ops.reset();
-    return make_chosen(Backend::kCpu, device, threads);
+    return make_chosen(Backend::kCpu, device, cpu);
   }
   if (misfit_of(whole, gpu->free_bytes)) {
     log(LogLevel::kWarn, "memory",

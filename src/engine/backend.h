@@ -30,9 +30,9 @@ BackendChoice choose_backend(Backend wanted, int device, const CudaPresence& pre
 /// The same for this machine.
 BackendChoice choose_backend(Backend wanted, int device);
 
-/// The operations of a backend; kAuto as choose_backend says. `threads` 0: one a physical core.
-/// Errors: those of choose_backend; kDevice.
-std::unique_ptr<Ops> make_backend(Backend backend, int device, int threads);
+/// The operations of a backend; kAuto as choose_backend says. `cpu` is what the CPU is asked for, where it is
+/// the CPU that computes. Errors: those of choose_backend and make_cpu_ops; kDevice.
+std::unique_ptr<Ops> make_backend(Backend backend, int device, const CpuOptions& cpu);
 
 /// memory_needed or gpu_memory_needed, as `backend` (not kAuto) has it.
 MemoryNeed memory_needed(const HostWeights& weights, int context, const MemoryLimits& limits,
@@ -53,7 +53,7 @@ inline constexpr int kLeastContext = 4096;
 /// anything is loaded, and a model that does not fit is refused (kCuda) or computed on the CPU (kAuto).
 /// Errors: those of make_backend; kUnsupported; kOutOfMemory with the parts of the budget.
 std::unique_ptr<Ops> make_backend_for(const HostWeights& weights, const BackendNeed& need, Backend wanted,
-                                      int device, int threads);
+                                      int device, const CpuOptions& cpu);
 
 /// The parts of a budget in one line, and what lacks if it exceeds `free_bytes`.
 std::string budget_text(const MemoryNeed& need);

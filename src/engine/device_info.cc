@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "engine/proc_fields.h"
+#include "kernels/cpu/cpu_isa.h"
 #include "kernels/cuda_device.h"
 
 namespace mererun {
@@ -28,8 +29,16 @@ DeviceInfo describe_host() {
 
 DeviceInfo describe_device(const Ops& ops) {
   const auto gpu = describe_gpu(ops);
-  if (!gpu) return describe_host();
-  return {.name = gpu->name, .driver = gpu->driver, .memory_bytes = gpu->memory_bytes, .clock_mhz = {}};
+  if (gpu) {
+    return {.name = gpu->name,
+            .driver = gpu->driver,
+            .instruction_set = {},
+            .memory_bytes = gpu->memory_bytes,
+            .clock_mhz = {}};
+  }
+  DeviceInfo info = describe_host();
+  if (const auto isa = cpu_isa_of(ops)) info.instruction_set = name_of(*isa);
+  return info;
 }
 
 }  // namespace mererun

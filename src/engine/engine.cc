@@ -13,6 +13,7 @@
 #include "engine/backend.h"
 #include "engine/qualification_receipt.h"
 #include "grammar/grammar_vocabulary.h"
+#include "kernels/cpu/cpu_isa.h"
 
 namespace mererun {
 namespace {
@@ -42,7 +43,9 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   auto engine =
       std::unique_ptr<Engine>(new Engine(options, resolve_model(options.model, options.surroundings)));
   const ResolvedModel& resolved = engine->resolved_;
-  choose_backend(options.backend, options.device);  // refuses before anything is read
+  // Both refuse before anything is read.
+  choose_backend(options.backend, options.device);
+  cpu::select_kernels(options.cpu_isa);
   engine->tokenizer_ = Tokenizer::load(resolved.folder / "tokenizer.json");
   try {
     engine->template_ = load_chat_template(resolved.folder);
@@ -69,7 +72,8 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
       .context = std::min(options.context_limit.value_or(resolved.traits.context), host.config.max_positions),
       .prefill_chunk = options.prefill_chunk,
       .verify_width = resolved.traits.width};
-  auto ops = make_backend_for(host, need, options.backend, options.device, options.threads);
+  auto ops = make_backend_for(host, need, options.backend, options.device,
+                              {.threads = options.threads, .isa = options.cpu_isa, .on_converted = {}});
   engine->model_ = std::make_unique<Model>(std::move(ops), std::move(host), limits, progress);
 
   const auto& checkpoints = engine->model_->host().checkpoints;

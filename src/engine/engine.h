@@ -42,7 +42,8 @@ struct EngineOptions {
   bool requires_draft_head = false;     // refuse a model without one before its weights are read
   Backend backend = Backend::kAuto;
   int device = 0;
-  int threads = 0;                        // 0: physical cores
+  int threads = 0;  // 0: physical cores
+  CpuIsa cpu_isa = CpuIsa::kAuto;
   std::optional<int> context_limit = {};  // absent: the model's default
   AdmissionProcess process =
       {};  // speculation, thresholds, width, history variable; the engine fills the rest

@@ -10,6 +10,7 @@
 #include "decode/generation.h"
 #include "decode/prefill.h"
 #include "engine/calibration.h"
+#include "kernels/cpu/cpu_isa.h"
 
 namespace mererun {
 namespace {
@@ -39,13 +40,16 @@ SyntheticModel::SyntheticModel(const SyntheticOptions& options, const LoadProgre
     : geometry_(make_synthetic_geometry(options.geometry, options.layers, options.table_bytes)),
       seed_(options.seed) {
   const Stopwatch watch;
-  choose_backend(options.backend, options.device);  // refuses before anything is made
+  // Both refuse before anything is made.
+  choose_backend(options.backend, options.device);
+  cpu::select_kernels(options.cpu_isa);
   SyntheticWeights weights = make_synthetic_weights(geometry_.config, seed_);
   memory_ = std::move(weights.memory);
   ModelLimits limits;
   limits.max_rows = options.max_rows;
   auto ops = make_backend_for(weights.host, {.context = kLeastContext, .prefill_chunk = options.max_rows},
-                              options.backend, options.device, options.threads);
+                              options.backend, options.device,
+                              {.threads = options.threads, .isa = options.cpu_isa, .on_converted = {}});
   model_ = std::make_unique<Model>(std::move(ops), std::move(weights.host), limits, progress);
   load_seconds_ = watch.seconds();
 }

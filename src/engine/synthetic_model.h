@@ -20,6 +20,7 @@ struct SyntheticOptions {
   Backend backend = Backend::kAuto;
   int device = 0;
   int threads = 0;
+  CpuIsa cpu_isa = CpuIsa::kAuto;
   int max_rows = 64;  // of a prefill chunk
   std::uint64_t seed = 1;
 };

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "kernels/cpu/cpu_isa.h"
 #include "model/synthetic_weights.h"
 #include "tests/cli/run_binary.h"
 #include "tests/support/temp_folder.h"
@@ -18,6 +19,9 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+constexpr const char* kInstructionSets[] = {"portable", "avx2", "avx512", "avx512-vnni", "neon"};
 
 std::vector<std::string> keys(const Json& object) {
   std::vector<std::string> names;
@@ -54,6 +58,48 @@ TEST_F(UnloadableModel, WidthsAreCheckedBeforeTheWeights) {
   EXPECT_EQ(run(command, {"--widths", "10", "--uncertified"}).status, 65);
   EXPECT_EQ(run(command, {"--tokens", "31"}).status, 64);
   EXPECT_EQ(run(command, {"--tokens", "9000"}).status, 64);
+}
+
+TEST_F(UnloadableModel, InstructionSetsAreCheckedBeforeTheWeights) {
+  const std::vector<std::string> command = {"model", "benchmark", "q38-verification"};
+  EXPECT_EQ(run(command, {"--cpu-isa", "portable"}).status, 65);
+  EXPECT_EQ(run(command, {"--cpu-isa", "sse2"}).status, 64);
+  for (const char* name : kInstructionSets) {
+    if (cpu::is_supported(parse_cpu_isa(name))) continue;
+    const RunResult result = run(command, {"--cpu-isa", name});
+    EXPECT_EQ(result.status, 69) << name;
+    EXPECT_THAT(result.errors, MatchesRegex(".*expected one that this machine runs \\(.*portable.*\\), got " +
+                                            std::string(name) + "\n"));
+  }
+}
+
+/// Text and logits of a reply, on every instruction set that the machine has.
+TEST(InstructionSets, GiveTheSameReply) {
+  for (const char* model : {"demo-dense-4bit", "demo-moe-4bit"}) {
+    Json first;
+    for (const char* name : kInstructionSets) {
+      if (!cpu::is_supported(parse_cpu_isa(name))) continue;
+      const RunResult result =
+          run_binary({"text", "chat", "--model", model, "--prompt", "Write a loop.", "--temperature", "0",
+                      "--max-tokens", "24", "--logprobs", "20", "--json", "--cpu-isa", name, "--backend",
+                      "cpu", "--log-level", "info"});
+      ASSERT_EQ(result.status, 0) << result.errors;
+      EXPECT_THAT(result.errors, HasSubstr(std::string("instruction_set=") + name + "\n"));
+      const Json report = Json::parse(result.output);
+      const Json reply = {report["response"], report["outputSHA256"], report["logprobs"]};
+      ASSERT_EQ(report["logprobs"].size(), report["generatedTokens"].get<std::size_t>());
+      if (first.is_null()) first = reply;
+      EXPECT_EQ(reply, first) << model << " on " << name;
+    }
+  }
+}
+
+TEST(InstructionSets, AVariableChoosesAndReportsSayWhich) {
+  const RunResult result = run_binary({"model", "benchmark", "q38-verification", "--widths", "1,8",
+                                       "--tokens", "32", "--trials", "1", "--backend", "cpu", "--json"},
+                                      "", {"MERERUN_CPU_ISA=portable"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  for (const Json& row : Json::parse(result.output)) EXPECT_EQ(row["device"]["instructionSet"], "portable");
 }
 
 TEST_F(UnloadableModel, RoomForPromptAndReplyIsCheckedBeforeTheWeights) {

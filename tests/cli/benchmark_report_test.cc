@@ -219,12 +219,13 @@ TEST(QualificationReport, HasExactlyItsFields) {
       .fingerprint = "f",
       .build = {.version = "1", .commit = "c", .binary_sha256 = "d"},
       .backend = "cpu",
-      .device = {.name = "n", .driver = "d", .memory_bytes = 1, .clock_mhz = 2.0}};
+      .device = {.name = "n", .driver = "d", .instruction_set = "avx2", .memory_bytes = 1, .clock_mhz = 2.0}};
   Json out = qualification_json(context, report);
   EXPECT_THAT(keys(out), ElementsAre("backend", "build", "contractVersion", "device", "fingerprint", "model",
                                      "pass", "steps"));
   EXPECT_THAT(keys(out["build"]), ElementsAre("binarySHA256", "commit", "version"));
-  EXPECT_THAT(keys(out["device"]), ElementsAre("clockMHz", "driver", "memoryBytes", "name"));
+  EXPECT_THAT(keys(out["device"]),
+              ElementsAre("clockMHz", "driver", "instructionSet", "memoryBytes", "name"));
   EXPECT_THAT(keys(out["steps"][0]), ElementsAre("details", "name", "pass"));
   EXPECT_THAT(keys(out["steps"][1]), ElementsAre("details", "name"));
   EXPECT_EQ(out["steps"][0]["details"]["cachedTokens"], 0);

@@ -199,18 +199,22 @@ TEST(TextChatOptions, ImagesAreRefusedByName) {
 TEST(Variables, AreDefaultsThatFlagsReplace) {
   const std::map<std::string, std::string> variables = {{"MERERUN_BACKEND", "cpu"},
                                                         {"MERERUN_THREADS", "3"},
+                                                        {"MERERUN_CPU_ISA", "portable"},
                                                         {"MERERUN_LOG", "info"},
                                                         {"MERERUN_Q35_MTP_SPECULATION", " Off "},
                                                         {"MERERUN_Q35_MTP_BLOCK_SIZE", "4"}};
   const auto options = parse<TextChatOptions>({}, variables);
   EXPECT_EQ(options.device.backend, "cpu");
   EXPECT_EQ(options.device.threads, 3);
+  EXPECT_EQ(options.device.cpu_isa, "portable");
   EXPECT_EQ(options.output.log_level, "info");
   EXPECT_EQ(options.drafting.speculation, false);
   EXPECT_EQ(options.drafting.mtp_block_size, 4);
-  const auto flags = parse<TextChatOptions>(
-      {"--threads", "1", "--speculation", "auto", "--mtp-block-size", "8", "--backend=auto"}, variables);
+  const auto flags = parse<TextChatOptions>({"--threads", "1", "--cpu-isa", "auto", "--speculation", "auto",
+                                             "--mtp-block-size", "8", "--backend=auto"},
+                                            variables);
   EXPECT_EQ(flags.device.threads, 1);
+  EXPECT_EQ(flags.device.cpu_isa, "auto");
   EXPECT_EQ(flags.device.backend, "auto");
   EXPECT_FALSE(flags.drafting.speculation);
   EXPECT_EQ(flags.drafting.mtp_block_size, 8);

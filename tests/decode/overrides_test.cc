@@ -36,6 +36,7 @@ TEST(Overrides, ReadEveryAppliedVariable) {
       {"MERERUN_BACKEND", " CPU"},
       {"MERERUN_DEVICE", "3"},
       {"MERERUN_THREADS", "2"},
+      {"MERERUN_CPU_ISA", "AVX2"},
       {"MERERUN_LOG", "debug"},
       {"MERERUN_Q35_MTP_SPECULATION", "off"},
       {"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", "0"},
@@ -64,6 +65,7 @@ TEST(Overrides, ReadEveryAppliedVariable) {
   EXPECT_EQ(o.backend, "cpu");
   EXPECT_EQ(o.device, 3);
   EXPECT_EQ(o.threads, 2);
+  EXPECT_EQ(o.cpu_isa, "avx2");
   EXPECT_EQ(o.log_level, LogLevel::kDebug);
   EXPECT_EQ(o.speculation, Speculation::kOff);
   EXPECT_EQ(o.min_prompt_tokens, 0);
@@ -105,6 +107,7 @@ TEST(Overrides, IgnoreInvalidValuesWithOneWarning) {
       {"MERERUN_BACKEND", {"metal"}},
       {"MERERUN_DEVICE", {"-1", "x", "1.5"}},
       {"MERERUN_THREADS", {"0", "two", "99999999999999999999"}},
+      {"MERERUN_CPU_ISA", {"sse2", "avx", "vnni"}},
       {"MERERUN_LOG", {"loud"}},
       {"MERERUN_Q35_MTP_SPECULATION", {"2", "maybe"}},
       {"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", {"-1", "x", "1k"}},

@@ -74,7 +74,7 @@ TEST(Backend, ANamedGpuIsThatGpuOrAnError) {
 TEST(Backend, TheCpuIsNeverReplaced) {
   EXPECT_EQ(choose_backend(Backend::kCpu, 0, kOneGpu).backend, Backend::kCpu);
   EXPECT_EQ(choose_backend(Backend::kReference, 0, kOneGpu).backend, Backend::kReference);
-  EXPECT_EQ(make_backend(Backend::kCpu, 7, 1)->name(), "cpu");
+  EXPECT_EQ(make_backend(Backend::kCpu, 7, {})->name(), "cpu");
 }
 
 /// On this machine, whatever it has: the same answer from choice, operations and the exactness report.
@@ -83,13 +83,13 @@ TEST(Backend, ThisMachine) {
   EXPECT_EQ(static_cast<int>(present.devices.size()), cuda_device_count());
   EXPECT_EQ(present.devices.empty(), !present.absence.empty());
   const Backend chosen = choose_backend(Backend::kAuto, 0).backend;
-  const auto ops = make_backend(Backend::kAuto, 0, 1);
+  const auto ops = make_backend(Backend::kAuto, 0, {});
   EXPECT_EQ(ops->name(), name_of(chosen));
   EXPECT_EQ(exactness_of(Backend::kAuto, 0).backend, ops->name());
   EXPECT_EQ(describe_gpu(*ops).has_value(), chosen == Backend::kCuda);
   EXPECT_FALSE(describe_device(*ops).driver.empty());
   if (!present.devices.empty()) return;
-  EXPECT_EQ(error_of([] { make_backend(Backend::kCuda, 0, 1); }).code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of([] { make_backend(Backend::kCuda, 0, {}); }).code(), ErrorCode::kUnsupported);
   EXPECT_EQ(error_of([] { exactness_of(Backend::kCuda, 0); }).code(), ErrorCode::kUnsupported);
   EXPECT_EQ(error_of([] { make_cuda_ops({}); }).code(), ErrorCode::kUnsupported);
 }

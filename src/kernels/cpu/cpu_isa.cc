@@ -4,7 +4,47 @@
 #include <cpuid.h>
 #endif
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
 #include "base/error.h"
+
+namespace mererun {
+namespace {
+
+struct NamedIsa {
+  CpuIsa isa;
+  std::string_view name;
+};
+constexpr NamedIsa kNames[] = {
+    {CpuIsa::kAuto, "auto"},     {CpuIsa::kPortable, "portable"},      {CpuIsa::kAvx2, "avx2"},
+    {CpuIsa::kAvx512, "avx512"}, {CpuIsa::kAvx512Vnni, "avx512-vnni"}, {CpuIsa::kNeon, "neon"}};
+
+/// The names of the sets that pass `accepts`, "a, b, c".
+template <typename F>
+std::string names(F&& accepts) {
+  std::string list;
+  for (const NamedIsa& entry : kNames) {
+    if (accepts(entry.isa)) list += (list.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string_view name_of(CpuIsa isa) { return std::ranges::find(kNames, isa, &NamedIsa::isa)->name; }
+
+CpuIsa parse_cpu_isa(std::string_view text) {
+  const auto* found = std::ranges::find(kNames, text, &NamedIsa::name);
+  if (found != std::end(kNames)) return found->isa;
+  fail_expected(ErrorCode::kInvalidArgument, "cpu instruction set",
+                "one of " + names([](CpuIsa) { return true; }), fmt::format("'{}'", text));
+}
+
+}  // namespace mererun
 
 namespace mererun::cpu {
 namespace {
@@ -51,7 +91,8 @@ const KernelTable& select_kernels(CpuIsa isa) {
     return portable_kernels();
   }
   if (const KernelTable* table = find(isa)) return *table;
-  fail_expected(ErrorCode::kUnsupported, "cpu instruction set", "one that this machine runs", "another");
+  fail_expected(ErrorCode::kUnsupported, "cpu instruction set",
+                "one that this machine runs (" + names(is_supported) + ")", std::string(name_of(isa)));
 }
 
 bool is_supported(CpuIsa isa) { return isa == CpuIsa::kAuto || find(isa) != nullptr; }

@@ -1,7 +1,21 @@
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/ops.h"
+
+namespace mererun {
+
+/// "auto", "portable", "avx2", "avx512", "avx512-vnni" or "neon".
+std::string_view name_of(CpuIsa isa);
+/// The set of that name. Errors: kInvalidArgument.
+CpuIsa parse_cpu_isa(std::string_view text);
+/// What a backend's kernels are made of (never kAuto); no value for other backends than the cpu one.
+std::optional<CpuIsa> cpu_isa_of(const Ops& ops);
+
+}  // namespace mererun
 
 namespace mererun::cpu {
 

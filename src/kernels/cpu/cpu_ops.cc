@@ -201,6 +201,11 @@ void CpuOps::gated_linear(const GatedLinearParams& p) {
 
 namespace mererun {
 
+std::optional<CpuIsa> cpu_isa_of(const Ops& ops) {
+  const auto* mine = dynamic_cast<const cpu::CpuOps*>(&ops);
+  return mine == nullptr ? std::nullopt : std::optional(mine->isa());
+}
+
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) {
   return std::make_unique<cpu::CpuOps>(options);
 }

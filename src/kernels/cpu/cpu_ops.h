@@ -20,6 +20,7 @@ class CpuOps final : public Ops {
   explicit CpuOps(const CpuOptions& options);
 
   std::string_view name() const override { return "cpu"; }
+  CpuIsa isa() const { return kernels_.isa; }
   Buffer allocate(std::size_t bytes) override;
   void upload(void* device, const void* host, std::size_t bytes) override { copy(device, host, bytes); }
   void download(void* host, const void* device, std::size_t bytes) override { copy(host, device, bytes); }

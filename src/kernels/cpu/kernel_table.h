@@ -72,7 +72,7 @@ struct AttendJob {
 
 /// The kernels of one instruction set. Every function is thread-safe on disjoint ranges.
 struct KernelTable {
-  const char* name;
+  CpuIsa isa;  // never kAuto
 
   /// Codes one activation row per group; the strides are between groups.
   void (*quantise_row)(const float* x, int in, int group, std::int16_t* codes, std::int64_t code_stride,

@@ -1,7 +1,7 @@
 #pragma once
 
 // The kernels of one instruction set. The including file has included the headers below, opened its namespace
-// and defined MERERUN_TABLE (the accessor) and MERERUN_TABLE_NAME.
+// and defined MERERUN_TABLE (the accessor) and MERERUN_TABLE_ISA.
 
 namespace {
 #include "kernels/cpu/isa/affine.h"
@@ -14,7 +14,7 @@ namespace {
 #include "kernels/cpu/isa/rows.h"
 
 constexpr KernelTable kTable = {
-    .name = MERERUN_TABLE_NAME,
+    .isa = MERERUN_TABLE_ISA,
     .quantise_row = quantise_row,
     .planar_row = planar_row,
     .linear_panels = linear_panels,

@@ -7,7 +7,7 @@ namespace avx2 {
 namespace {
 #include "kernels/cpu/isa/vec_avx2.h"
 }  // namespace
-#define MERERUN_TABLE_NAME "avx2"
+#define MERERUN_TABLE_ISA CpuIsa::kAvx2
 #include "kernels/cpu/isa/kernels.h"
 }  // namespace avx2
 

@@ -7,7 +7,7 @@ namespace avx512 {
 namespace {
 #include "kernels/cpu/isa/vec_avx512.h"
 }  // namespace
-#define MERERUN_TABLE_NAME "avx512"
+#define MERERUN_TABLE_ISA CpuIsa::kAvx512
 #include "kernels/cpu/isa/kernels.h"
 }  // namespace avx512
 

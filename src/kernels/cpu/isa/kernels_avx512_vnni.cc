@@ -7,7 +7,7 @@ namespace avx512_vnni {
 namespace {
 #include "kernels/cpu/isa/vec_avx512.h"
 }  // namespace
-#define MERERUN_TABLE_NAME "avx512-vnni"
+#define MERERUN_TABLE_ISA CpuIsa::kAvx512Vnni
 #include "kernels/cpu/isa/kernels.h"
 }  // namespace avx512_vnni
 

@@ -7,7 +7,7 @@ namespace neon {
 namespace {
 #include "kernels/cpu/isa/vec_neon.h"
 }  // namespace
-#define MERERUN_TABLE_NAME "neon"
+#define MERERUN_TABLE_ISA CpuIsa::kNeon
 #include "kernels/cpu/isa/kernels.h"
 }  // namespace neon
 

@@ -9,7 +9,7 @@ namespace portable {
 namespace {
 #include "kernels/cpu/isa/vec_portable.h"
 }  // namespace
-#define MERERUN_TABLE_NAME "portable"
+#define MERERUN_TABLE_ISA CpuIsa::kPortable
 #include "kernels/cpu/isa/kernels.h"
 }  // namespace portable
 
