@@ -31,19 +31,10 @@ struct Options {
 
 [[noreturn]] void usage() {
   fmt::print(stderr,
-             "usage: mererun_linear_bench [--threads N] [--isa portable|avx2|avx512|vnni|neon] [--cpu-clock] "
+             "usage: mererun_linear_bench [--threads N] [--isa NAME] [--cpu-clock] "
              "[--repeats N]\n"
              "                            [--bits B] [--group G] [--in K] [--out N] [--rows M]\n");
   std::exit(2);
-}
-
-CpuIsa isa_of(const std::string& name) {
-  if (name == "portable") return CpuIsa::kPortable;
-  if (name == "avx2") return CpuIsa::kAvx2;
-  if (name == "avx512") return CpuIsa::kAvx512;
-  if (name == "vnni") return CpuIsa::kAvx512Vnni;
-  if (name == "neon") return CpuIsa::kNeon;
-  usage();
 }
 
 Options parse(int argc, char** argv) {
@@ -58,7 +49,7 @@ Options parse(int argc, char** argv) {
     if (i + 1 == argc) usage();
     const std::string value = argv[++i];
     if (name == "--isa")
-      o.isa = isa_of(value);
+      o.isa = parse_cpu_isa(value);
     else if (name == "--threads")
       o.threads = std::atoi(value.c_str());
     else if (name == "--repeats")
@@ -77,10 +68,7 @@ Options parse(int argc, char** argv) {
       usage();
   }
   if (o.isa == CpuIsa::kAuto) {
-    for (const CpuIsa isa :
-         {CpuIsa::kPortable, CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni}) {
-      if (cpu::is_supported(isa)) o.isa = isa;
-    }
+    o.isa = cpu::select_kernels(o.isa).isa;
   }
   if (o.threads == 0) o.threads = physical_core_count();
   return o;
@@ -157,7 +145,7 @@ void run(const Options& o) {
   fmt::print(
       "isa {}, threads {}, {} weights of [{}, {}] {} bit group {}, {:.0f} MB each, filled and packed in "
       "{:.2f} s\n",
-      cpu::select_kernels(o.isa).name, o.threads, weights.size(), o.out, o.in, o.bits, o.group,
+      name_of(o.isa), o.threads, weights.size(), o.out, o.in, o.bits, o.group,
       static_cast<double>(weight_bytes) * 1e-6, now(o.cpu_clock) - start);
 
   ReadProbe probe(std::size_t{256} << 20);

@@ -117,6 +117,17 @@ std::vector<VerificationBenchmark::RowResult> VerificationBenchmark::read_rows(T
   return rows;
 }
 
+VerificationBenchmark::TimedPass VerificationBenchmark::evaluate(std::span<const TokenId> ids,
+                                                                 const PassSegment& segment) {
+  Ops& ops = model_.ops();
+  ops.synchronize();
+  const Stopwatch watch;
+  const TensorView hidden = model_.decoder().forward(ids, {&segment, 1});
+  const TensorView logits = model_.decoder().logits(hidden);
+  ops.synchronize();
+  return {hidden, logits, watch.seconds()};
+}
+
 VerificationOracle VerificationBenchmark::decode(std::vector<TokenId> given, int tokens) {
   VerificationOracle oracle;
   const bool is_forced = !given.empty();
@@ -136,8 +147,9 @@ VerificationOracle VerificationBenchmark::decode(std::vector<TokenId> given, int
     check_cancelled();
     if (next < 0) throw Error(ErrorCode::kNumeric, "oracle: expected numbers in every row, got NaN");
     const PassSegment segment{&state, nullptr, 0, 1};
-    const TensorView hidden = model_.decoder().forward({&next, 1}, {&segment, 1});
-    RowResult row = read_rows(model_.decoder().logits(hidden)).front();
+    const TimedPass pass = evaluate({&next, 1}, segment);
+    oracle.seconds += pass.seconds;
+    RowResult row = read_rows(pass.logits).front();
     oracle.inputs.push_back(next);
     oracle.choices.push_back(row.choice);
     oracle.hashes.push_back(std::move(row.hash));
@@ -170,21 +182,16 @@ VerificationRow VerificationBenchmark::verify(const VerificationOracle& oracle, 
 
   VerifyLog log = model_.new_verify_log(width);
   const std::span<const TokenId> inputs(oracle.inputs);
-  Ops& ops = model_.ops();
   for (std::size_t first = 0; first < inputs.size(); first += static_cast<std::size_t>(width)) {
     check_cancelled();
     const std::size_t rows = std::min(static_cast<std::size_t>(width), inputs.size() - first);
     VerifyTransaction transaction(state, log, static_cast<int>(rows));
     const PassSegment segment{&state, &transaction, 0, static_cast<int>(rows)};
-    ops.synchronize();
-    const Stopwatch watch;
-    const TensorView hidden = model_.decoder().forward(inputs.subspan(first, rows), {&segment, 1});
-    const TensorView logits = model_.decoder().logits(hidden);
-    ops.synchronize();
-    row.seconds += watch.seconds();
+    const TimedPass pass = evaluate(inputs.subspan(first, rows), segment);
+    row.seconds += pass.seconds;
     ++row.passes;
 
-    const std::vector<RowResult> got = read_rows(logits);
+    const std::vector<RowResult> got = read_rows(pass.logits);
     for (std::size_t r = 0; r < rows; ++r) {
       const bool same_choice = got[r].choice == oracle.choices[first + r];
       const bool same_bits = got[r].hash == oracle.hashes[first + r];
@@ -195,7 +202,7 @@ VerificationRow VerificationBenchmark::verify(const VerificationOracle& oracle, 
             .row = static_cast<int>(first + r), .expected = oracle.choices[first + r], .got = got[r].choice};
       }
     }
-    transaction.commit(static_cast<int>(rows), hidden);
+    transaction.commit(static_cast<int>(rows), pass.hidden);
     row.verified_tokens += static_cast<int>(rows);
   }
   row.cache_memory_bytes = cache_bytes(state, width);

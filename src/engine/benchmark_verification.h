@@ -29,6 +29,7 @@ struct VerificationOracle {
   std::vector<std::string> hashes;  // [T] SHA-256 of each row of logits, NaN and -0 in one spelling each
   /// [layer][T] the experts each row chose; empty unless they were recorded.
   std::vector<std::vector<std::vector<std::int32_t>>> experts;
+  double seconds = 0;  // forward passes and logits only
 };
 
 struct VerificationMismatch {
@@ -86,6 +87,12 @@ class VerificationBenchmark {
     std::string hash;
   };
   VerificationOracle decode(std::vector<TokenId> given, int tokens);
+  /// One pass; its results are on the device until the next.
+  struct TimedPass {
+    TensorView hidden, logits;
+    double seconds = 0;
+  };
+  TimedPass evaluate(std::span<const TokenId> ids, const PassSegment& segment);
   /// The rows' choices and hashes, from logits on the device.
   std::vector<RowResult> read_rows(TensorView logits);
   void check_cancelled() const;
