@@ -59,7 +59,6 @@ class VerifyTransaction {
   /// Makes rows [0, rows) permanent; 0 <= rows <= width. `hidden` [width, H] is the pass's output: row rows -
   /// 1 becomes the state's last hidden row. At most once.
   void commit(int rows, TensorView hidden);
-  bool is_committed() const { return committed_; }
 
  private:
   SequenceState& state_;

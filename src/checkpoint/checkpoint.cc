@@ -84,7 +84,7 @@ void name_as_draft_head(std::vector<TensorEntry>& tensors, DraftHeadPlaceKind ki
 
 }  // namespace
 
-Checkpoint Checkpoint::open(const fs::path& folder, const OpenOptions& options) {
+Checkpoint Checkpoint::open(const fs::path& folder) {
   std::vector<fs::path> paths = list_safetensors(folder);
   std::erase_if(paths, [](const fs::path& path) { return is_draft_head_filename(path.filename().string()); });
   if (paths.empty()) {
@@ -93,7 +93,7 @@ Checkpoint Checkpoint::open(const fs::path& folder, const OpenOptions& options) 
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
   checkpoint.config_ = std::make_shared<const Json>(read_json_file(folder / "config.json"));
-  checkpoint.read_files(paths, options);
+  checkpoint.read_files(paths);
   checkpoint.unite();
   for (const ShardIndex& index : read_shard_indexes(folder)) {
     for (std::string& note : IndexCheck(checkpoint, index).run(false))
@@ -102,14 +102,14 @@ Checkpoint Checkpoint::open(const fs::path& folder, const OpenOptions& options) 
   return checkpoint;
 }
 
-Checkpoint Checkpoint::open_sidecar(const DraftHeadPlace& place, const OpenOptions& options) {
+Checkpoint Checkpoint::open_sidecar(const DraftHeadPlace& place) {
   MERERUN_CHECK(!place.files.empty(), "a head in the target's shards is part of the opened target");
   Checkpoint checkpoint;
   checkpoint.path_ = place.folder;
   if (std::optional<Json> config = read_optional_json_file(place.folder / "config.json")) {
     checkpoint.config_ = std::make_shared<const Json>(std::move(*config));
   }
-  checkpoint.read_files(place.files, options);
+  checkpoint.read_files(place.files);
   name_as_draft_head(checkpoint.tensors_, place.kind);
   checkpoint.unite();
   // A file beside the target's shards has no index of its own.
@@ -126,15 +126,12 @@ Checkpoint Checkpoint::open_sidecar(const DraftHeadPlace& place, const OpenOptio
   return checkpoint;
 }
 
-void Checkpoint::read_files(const std::vector<fs::path>& paths, const OpenOptions& options) {
+void Checkpoint::read_files(const std::vector<fs::path>& paths) {
   files_.reserve(paths.size());
   for (const fs::path& path : paths) {
     const SafetensorsFile& file = files_.emplace_back(path);
     tensors_.insert(tensors_.end(), file.tensors().begin(), file.tensors().end());
     notes_.insert(notes_.end(), file.notes().begin(), file.notes().end());
-    if (options.progress) {
-      options.progress({static_cast<int>(files_.size()), static_cast<int>(paths.size()), file.filename()});
-    }
   }
 }
 

@@ -17,18 +17,6 @@
 
 namespace mererun {
 
-/// How far opening has come; headers only, so this is quick even for hundreds of gigabytes.
-struct OpenProgress {
-  int files_done = 0;
-  int files_total = 0;
-  std::string file;  // just finished
-};
-
-struct OpenOptions {
-  std::function<void(const OpenProgress&)>
-      progress;  // called on the opening thread, once per file; may be empty
-};
-
 /// A checkpoint folder or a draft head's files, opened: every header read and checked, every tensor findable
 /// under its canonical name. Tensor data is mapped, not read.
 ///
@@ -45,13 +33,13 @@ class Checkpoint {
   /// Errors: kNotFound for a missing folder, config.json, weights or a file that the index names;
   /// kCorruptData for two tensors with one canonical name, a tensor that only the index knows, or any fault
   /// of a header; kIo.
-  static Checkpoint open(const std::filesystem::path& folder, const OpenOptions& options = {});
+  static Checkpoint open(const std::filesystem::path& folder);
 
   /// Opens the files of one place where a draft head may be. Canonical names start with `mtp.` whether or not
   /// the file spells it (except `draft_lm_head.*`); where the place is a whole checkpoint, its trunk tensors
   /// keep their names beside them. A config.json is read if there is one. An index is checked for its `mtp.*`
   /// entries only when it has any: the shards of the trunk need not be there.
-  static Checkpoint open_sidecar(const DraftHeadPlace& place, const OpenOptions& options = {});
+  static Checkpoint open_sidecar(const DraftHeadPlace& place);
 
   /// The tensor with this canonical name (`layers.0.mlp.gate.weight`, `embed_tokens.weight`, `norm.weight`,
   /// `lm_head.weight`, `mtp.fc.weight`; vision tensors as stored), or null.
@@ -76,7 +64,7 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  void read_files(const std::vector<std::filesystem::path>& paths, const OpenOptions& options);
+  void read_files(const std::vector<std::filesystem::path>& paths);
   void unite();
 
   std::filesystem::path path_;

@@ -64,16 +64,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 void MappedFile::advise_sequential() const { advise(data_, size_, MADV_SEQUENTIAL); }
 
-void MappedFile::advise_random() const { advise(data_, size_, MADV_RANDOM); }
-
-void MappedFile::prefetch_pages(const std::byte* first, std::uint64_t bytes) const {
-  // Rounded down to a page: the kernel wants an aligned start, and reading a little more is harmless.
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t offset = static_cast<std::uint64_t>(first - data_);
-  const std::uint64_t start = offset / page * page;
-  advise(data_ + start, bytes + (offset - start), MADV_WILLNEED);
-}
-
 void MappedFile::drop_pages(const std::byte* first, std::uint64_t bytes) const {
   // Rounded inward: a page shared with a neighbouring tensor stays.
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));

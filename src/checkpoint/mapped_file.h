@@ -32,10 +32,6 @@ class MappedFile {
 
   /// Tells the kernel that the file is about to be read front to back (larger read-ahead).
   void advise_sequential() const;
-  /// Tells the kernel that reads are scattered (no read-ahead).
-  void advise_random() const;
-  /// Starts reading a range into the page cache without waiting for it.
-  void prefetch_pages(const std::byte* first, std::uint64_t bytes) const;
   /// Gives the memory of the whole pages inside a range back; a later read maps them in again. Bytes outside
   /// the range keep their pages. For weights that were repacked elsewhere.
   void drop_pages(const std::byte* first, std::uint64_t bytes) const;

@@ -260,11 +260,9 @@ void TableReader::start(std::span<const std::int64_t> rows) {
 void TableReader::finish(std::span<std::byte> out) {
   State& s = *state_;
   MERERUN_CHECK(s.started && out.size() == s.slot_of.size() * s.row_bytes, "a started batch and its size");
-  const Stopwatch watch;
   s.started = false;
   if (s.queue) s.queue->finish(s.ticket);
   for (const std::size_t slot : s.late) s.fetch_late(slot);
-  s.statistics.wait_seconds += watch.seconds();
   for (std::size_t i = 0; i < s.slot_of.size(); ++i)
     std::memcpy(out.data() + i * s.row_bytes, s.fetched.data() + s.slot_of[i] * s.row_bytes, s.row_bytes);
   for (std::size_t i = 0; i < s.distinct.size(); ++i) {

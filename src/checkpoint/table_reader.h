@@ -46,7 +46,6 @@ struct TableStatistics {
   std::uint64_t ahead = 0;     // rows whose reads began before they were asked for
   std::uint64_t reads = 0;     // positioned reads
   std::uint64_t bytes = 0;     // read from files
-  double wait_seconds = 0;     // `finish` waiting for reads
 };
 
 /// Random rows of a table that is too large for memory: read by position, never as a whole. A batch is

@@ -30,7 +30,6 @@ class TokenMask {
   void allow_all_of(const TokenMask& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
-  void forbid_all() { std::fill(words_.begin(), words_.end(), 0); }
 
   /// Bit i of word w stands for id 64 w + i; bits past the vocabulary are 0.
   std::span<const std::uint64_t> words() const { return words_; }

@@ -72,9 +72,6 @@ MERERUN_HD float abs_f32(float x) { return from_bits(bits_of(x) & 0x7fffffffu); 
 /// The larger value; a NaN in `x` never replaces `best`.
 MERERUN_HD float max_f32(float best, float x) { return best < x ? x : best; }
 
-/// True for NaN and the infinities.
-MERERUN_HD bool is_non_finite(float x) { return (bits_of(x) & 0x7fffffffu) >= 0x7f800000u; }
-
 MERERUN_HD float quiet_nan() { return from_bits(0x7fc00000u); }
 
 /// 1 / sqrt(x): a root, then a division, each rounded.
@@ -86,9 +83,6 @@ inline constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: adding it leav
 MERERUN_HD std::int32_t rne_i32(float x) {
   return static_cast<std::int32_t>(bits_of(x + kRoundMagic) - 0x4b400000u);
 }
-
-/// Same, as a float.
-MERERUN_HD float rne_f32(float x) { return (x + kRoundMagic) - kRoundMagic; }
 
 /// p * 2^k for p in [0.5, 2] and k in [-160, 160], rounded once (also into the subnormal range, and to
 /// infinity).

@@ -281,8 +281,6 @@ void read_generation(const Sources& from, const std::optional<JsonFields>& file,
     add_ids(config.eos_ids, place, "eos_token_id", config.vocabulary);
     merge_generation(config.generation, place);
   }
-  const std::vector<int> bos = from.text.integers("bos_token_id", 0, config.vocabulary - 1);
-  if (!bos.empty()) config.bos_id = bos.front();
 }
 
 bool read_tied(const Sources& from, ModelConfig& config) {
@@ -319,7 +317,6 @@ ModelConfig read_config(const Json& document, const Json* generation, std::strin
   read_feed_forward(text, config);
   if (config.family == Family::kFlashNext) read_flash(text, config);
   config.mtp_layers = text.integer_or("mtp_num_hidden_layers", 0, 0, 64);
-  config.has_vision = top.has("vision_config");
   config.quantization = parse_quantization(top);
 
   std::optional<JsonFields> generation_fields;

@@ -131,10 +131,8 @@ struct ModelConfig {
   std::optional<FlashConfig> flash;
 
   std::vector<TokenId> eos_ids;  // union of all places that state some, generation_config.json first
-  std::optional<TokenId> bos_id;
   GenerationDefaults generation;
   QuantizationConfig quantization;
-  bool has_vision = false;            // a vision_config is present
   std::vector<std::string> warnings;  // contradictions that have a safe reading
 
   bool is_moe() const { return experts > 0 && experts_per_token > 0; }

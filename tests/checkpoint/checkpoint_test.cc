@@ -80,18 +80,6 @@ TEST(Checkpoint, OpensTheBundledModels) {
   }
 }
 
-TEST(Checkpoint, ReportsProgressPerFile) {
-  const TempFolder folder;
-  write_sharded(folder);
-  std::vector<std::string> seen;
-  Checkpoint::open(folder.path(), {.progress = [&](const OpenProgress& p) {
-                     EXPECT_EQ(p.files_done, static_cast<int>(seen.size()) + 1);
-                     EXPECT_EQ(p.files_total, 2);
-                     seen.push_back(p.file);
-                   }});
-  EXPECT_THAT(seen, ElementsAre("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
-}
-
 TEST(Checkpoint, LeavesSubfoldersHiddenFilesAndOtherFilesAlone) {
   const TempFolder folder;
   write_sharded(folder);

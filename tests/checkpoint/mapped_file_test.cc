@@ -46,11 +46,9 @@ TEST(MappedFile, AdviceLeavesTheContentAlone) {
   for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7);
   const MappedFile file(folder.write("a.bin", content));
   file.advise_sequential();
-  file.advise_random();
   for (std::uint64_t first : {0u, 1u, 4095u, 4096u, 10000u}) {
     for (std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4096}, std::uint64_t{8200},
                                 file.size() - first}) {
-      file.prefetch_pages(file.data() + first, bytes);
       file.drop_pages(file.data() + first, bytes);
       ASSERT_EQ(std::memcmp(file.data(), content.data(), content.size()), 0) << first << " " << bytes;
     }

@@ -115,10 +115,7 @@ TEST(Numerics, ActivationsKeepNanAndLimits) {
 TEST(Numerics, RoundsHalvesToEven) {
   const std::vector<std::pair<float, int>> cases = {{0.5f, 0},   {1.5f, 2},   {2.5f, 2},         {-0.5f, 0},
                                                     {-1.5f, -2}, {-2.5f, -2}, {32511.5f, 32512}, {0.49f, 0}};
-  for (const auto& [x, expected] : cases) {
-    EXPECT_EQ(nm::rne_i32(x), expected) << x;
-    EXPECT_EQ(nm::rne_f32(x), static_cast<float>(expected)) << x;
-  }
+  for (const auto& [x, expected] : cases) EXPECT_EQ(nm::rne_i32(x), expected) << x;
 }
 
 TEST(QuantiseGroup, RoundsByHand) {

@@ -40,8 +40,6 @@ struct AffinePlan {
   int groups_per_block = 0;
   std::int64_t shared_bytes = 0;
   int blocks = 0;
-
-  int warps_per_unit() const { return slices / split; }
 };
 
 inline int groups_of_part(int part, int parts, int slices, int groups) {

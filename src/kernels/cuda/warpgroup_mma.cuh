@@ -21,10 +21,6 @@ __device__ __forceinline__ void warpgroup_wait(int (&results)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(results[i])::"memory");
 }
-/// Makes what this thread has copied to shared memory visible to the matrix instructions; before a barrier.
-__device__ __forceinline__ void publish_to_matrix_unit() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 
 /// Describes rows of 32 bytes in shared memory: cores of 8 rows by 16 bytes, each 128 bytes in one piece, the
 /// cores of the next 8 rows behind it, the cores of the second 16 bytes `next_half` bytes on.
