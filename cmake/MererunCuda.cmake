@@ -20,6 +20,10 @@ set(MERERUN_HAS_CUDA ON)
 # CMake 3.25 does not know that nvcc takes C++20.
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+# What keeps the path of the sources out of the program (preset "package") holds for the host code of CUDA files as well.
+if(CMAKE_CXX_FLAGS MATCHES "-ffile-prefix-map=[^ ]+")
+  string(APPEND CMAKE_CUDA_FLAGS " -Xcompiler=${CMAKE_MATCH_0}")
+endif()
 # The arithmetic rules are those of the host code.
 target_compile_options(mererun_numerics INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-ftz=false;-prec-div=true;-prec-sqrt=true;-Xcompiler=-ffp-contract=off>)

@@ -1,19 +1,15 @@
 #!/usr/bin/env bash
 # Builds the package twice, from clones of HEAD in different folders and without a compiler cache, and compares the bytes.
-#   scripts/check_reproducible.sh [--same-folder] [PACKAGE_FOLDER]
-#     --same-folder   both builds in one folder, one after the other: nvcc names parts of CUDA objects by the source's path
+#   scripts/check_reproducible.sh [PACKAGE_FOLDER]
 # The package is left in PACKAGE_FOLDER if that is given.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-second=a/deeper/two
-[[ ${1:-} == --same-folder ]] && { second=one; shift; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export CCACHE_DISABLE=1
 sums=()
-for clone in one "$second"; do
-  rm -rf "${work:?}/$clone"
+for clone in one a/deeper/two; do
   git clone --quiet . "$work/$clone"
   read -r sum path < <("$work/$clone/scripts/package.sh" 2>"$work/log") || { cat "$work/log" >&2; exit 1; }
   echo "$sum  ${path##*/}"

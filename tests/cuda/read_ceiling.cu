@@ -9,7 +9,7 @@
 
 namespace mererun::cuda_check {
 
-namespace {
+inline namespace read_ceiling_cu {
 
 __global__ void read_kernel(const uint4* __restrict__ from, std::size_t count, std::uint32_t* out) {
   std::size_t i = blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x;
@@ -72,7 +72,7 @@ double clocks_of() {
   return static_cast<double>(taken) / (kRepeats * kChains * (kWarps / 4));
 }
 
-}  // namespace
+}  // namespace read_ceiling_cu
 
 MatrixClocks matrix_clocks() { return {clocks_of<true>(), clocks_of<false>()}; }
 

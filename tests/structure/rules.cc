@@ -169,6 +169,12 @@ Violations check_math_library(const SourceFile& file) {
   return violations;
 }
 
+Violations check_device_names(const SourceFile& file) {
+  if (!file.path.ends_with(".cu")) return {};
+  static const std::regex kUnnamed(R"(\bnamespace\s*\{)");
+  return matches(file, kUnnamed, "named by the path of the source: ");
+}
+
 Violations check_arithmetic_switches(const SourceFile& file) {
   static const std::regex kSwitch(
       R"(-ffast-math|-Ofast|--?use_fast_math|-funsafe-math|-fassociative-math|-freciprocal-math|)"

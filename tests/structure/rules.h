@@ -35,6 +35,10 @@ Violations check_stdout(const SourceFile& file);
 /// No library call whose last bit differs between machines in kernels/ and model/.
 Violations check_math_library(const SourceFile& file);
 
+/// No unnamed namespace in a .cu file: nvcc names what is in one by the path of the source, and two builds in
+/// different folders would differ. An inline namespace named by the file, `rows_cu`, does the same work.
+Violations check_device_names(const SourceFile& file);
+
 /// No switch or pragma that lets a compiler reassociate or fuse arithmetic. Also for CMake files and presets.
 Violations check_arithmetic_switches(const SourceFile& file);
 

@@ -89,6 +89,12 @@ TEST(Stdout, FormattingIntoBuffersIsAllowed) {
   EXPECT_THAT(check_stdout({"src/model/a.cc", "  printf(\"x\");\n"}), SizeIs(1));
 }
 
+TEST(DeviceNames, ComeFromNoPath) {
+  EXPECT_THAT(check_device_names({"src/kernels/cuda/a.cu", "namespace {\n}\n"}), SizeIs(1));
+  EXPECT_THAT(check_device_names({"src/kernels/cuda/a.cu", "inline namespace a_cu {\n}\n"}), IsEmpty());
+  EXPECT_THAT(check_device_names({"src/kernels/cuda/a.cc", "namespace {\n}\n"}), IsEmpty());
+}
+
 class MathLibraryBan : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MathLibraryBan, CatchesCall) {

@@ -72,6 +72,7 @@ TEST(Tree, OnlyTheServerKnowsSocketsAndNothingConnects) { expect_kept(check_netw
 
 TEST(Tree, OnlyTheCommandLineReadsTheEnvironment) { expect_kept(check_environment, sources()); }
 TEST(Tree, OnlyTheCommandLinePrintsResults) { expect_kept(check_stdout, sources()); }
+TEST(Tree, DeviceCodeHasTheSameNamesInEveryFolder) { expect_kept(check_device_names, sources()); }
 TEST(Tree, KernelsAndModelUseNoMathLibrary) { expect_kept(check_math_library, sources()); }
 TEST(Tree, NothingReassociatesOrFusesInSources) { expect_kept(check_arithmetic_switches, sources()); }
 TEST(Tree, NothingReassociatesOrFusesInBuildFiles) { expect_kept(check_arithmetic_switches, build_files()); }

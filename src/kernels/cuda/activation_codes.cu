@@ -3,7 +3,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace activation_codes_cu {
 
 constexpr int kThreads = 256;
 
@@ -50,7 +50,7 @@ void run(const LaunchContext& context, const TensorView& x, const Rows& rows, co
          matrix<const float>(x), rows, to);
 }
 
-}  // namespace
+}  // namespace activation_codes_cu
 
 std::size_t codes_bytes(int rows, int in) {
   const auto blocks = static_cast<std::size_t>(blocks_for(rows, kBlockColumns));

@@ -7,7 +7,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace affine_warpgroup_cu {
 
 /// `parts` blocks for each of `wholes`: columns of a run of units, or units of an entry.
 template <class Kernel, auto kKernel, class Work>
@@ -46,7 +46,7 @@ void run_experts(const LaunchContext& context, const AffineView& layout, const E
       blocks_for(work.tiles, Kernel::kUnits));
 }
 
-}  // namespace
+}  // namespace affine_warpgroup_cu
 
 void run_affine_warpgroups(const LaunchContext& context, std::span<const AffineTarget> targets,
                            const ActivationCodes& x) {

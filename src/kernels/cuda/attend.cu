@@ -6,7 +6,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace attend_cu {
 
 /// Scores of one key with up to six queries, each one accumulator over d ascending.
 __device__ void score_keys(const Attend& p, const Shared& s, int queries) {
@@ -303,7 +303,7 @@ void run_any(const LaunchContext& context, const Attend& args, const AttendPlan&
   }
 }
 
-}  // namespace
+}  // namespace attend_cu
 
 void run_attend(const LaunchContext& context, const AttendParams& p, const AttendPlan& plan, float* partials,
                 int row_pages) {

@@ -6,7 +6,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace attend_blocks_cu {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const __grid_constant_
   scale(p.to.value_scales, p.from.value_scales);
 }
 
-}  // namespace
+}  // namespace attend_blocks_cu
 
 GatheredRows plan_gathered_rows(const AttendBlocksParams& p) {
   constexpr std::size_t kAlignment = 256;
@@ -102,7 +102,7 @@ GatheredRows plan_gathered_rows(const AttendBlocksParams& p) {
   return gathered;
 }
 
-namespace {
+inline namespace attend_blocks_cu {
 
 void attend_batch(const LaunchContext& context, SparseScratch& scratch, const AttendBlocksParams& p,
                   const GatheredRows& gathered) {
@@ -142,7 +142,7 @@ void attend_batch(const LaunchContext& context, SparseScratch& scratch, const At
              plan, scratch.partials.get_array<float>(plan.partial_floats, context), row_pages);
 }
 
-}  // namespace
+}  // namespace attend_blocks_cu
 
 void run_attend_blocks(const LaunchContext& context, SparseScratch& scratch, const AttendBlocksParams& p) {
   const GatheredRows gathered = plan_gathered_rows(p);

@@ -4,7 +4,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace attend_fold_cu {
 
 /// Partials whose factors a block holds at a time: whole segments.
 constexpr int kBatch = kAttendThreads;
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kAttendThreads) attend_fold_kernel(const __gri
   }
 }
 
-}  // namespace
+}  // namespace attend_fold_cu
 
 void run_attend_fold(const LaunchContext& context, const Attend& args, AttendSpan span) {
   const auto kernel =

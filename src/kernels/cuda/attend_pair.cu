@@ -11,7 +11,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace attend_pair_cu {
 
 constexpr int kDim = kPairHeadDim;
 constexpr int kChunkDims = 32;
@@ -445,7 +445,7 @@ void run_queries(const LaunchContext& context, const Attend& args, const AttendP
   }
 }
 
-}  // namespace
+}  // namespace attend_pair_cu
 
 void run_attend_pair(const LaunchContext& context, const Attend& args, const AttendPlan& plan) {
   if (plan.block_queries == 6) {

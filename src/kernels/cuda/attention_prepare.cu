@@ -3,7 +3,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace attention_prepare_cu {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) attention_prepare_kernel(Prepare p) 
   }
 }
 
-}  // namespace
+}  // namespace attention_prepare_cu
 
 void run_attention_prepare(const LaunchContext& context, const AttentionPrepareParams& p) {
   const Prepare args{matrix<const float>(p.q_gate),

@@ -5,7 +5,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace delta_cu {
 
 namespace nm = numerics;
 
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads) advance_window_kernel(const __grid_c
   }
 }
 
-}  // namespace
+}  // namespace delta_cu
 
 void run_delta_prepare(const LaunchContext& context, const DeltaPrepareParams& p) {
   const Prepare args{p.shape,

@@ -7,7 +7,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace delta_step_cu {
 
 namespace nm = numerics;
 
@@ -151,7 +151,7 @@ bool is_whole_vectors(const TensorView& rows) {
   return rows.row_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % sizeof(float4) == 0;
 }
 
-}  // namespace
+}  // namespace delta_step_cu
 
 void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool state_is_settled) {
   const DeltaShape& s = p.shape;

@@ -5,7 +5,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace dense_linear_cu {
 
 namespace nm = numerics;
 
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) dense_experts_kernel(Dense p, Expert
   }
 }
 
-}  // namespace
+}  // namespace dense_linear_cu
 
 void run_dense(const LaunchContext& context, const DenseView& weight, const TensorView& x,
                const TensorView& out, const TensorView& residual) {

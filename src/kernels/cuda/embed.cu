@@ -4,7 +4,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace embed_cu {
 
 constexpr int kThreads = 256;
 
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(Embed p) {
   }
 }
 
-}  // namespace
+}  // namespace embed_cu
 
 void run_embed_rows(const LaunchContext& context, const LinearSource& stored, const int* ids,
                     const TensorView& out) {

@@ -5,7 +5,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace expert_list_cu {
 
 constexpr int kThreads = 1024;
 
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-}  // namespace
+}  // namespace expert_list_cu
 
 ExpertList lay_expert_list(int* memory, int rows, int chosen, int experts, int width) {
   ExpertList list;

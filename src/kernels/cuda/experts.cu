@@ -4,7 +4,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace experts_cu {
 
 namespace nm = numerics;
 
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine p) {
   p.out.row(t)[n] = p.residual.row(t)[n] + acc;
 }
 
-}  // namespace
+}  // namespace experts_cu
 
 void run_route_experts(const LaunchContext& context, const RouteExpertsParams& p) {
   Route args{matrix<const float>(p.logits),

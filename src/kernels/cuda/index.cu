@@ -5,7 +5,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace index_cu {
 
 namespace nm = numerics;
 
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kChooseThreads) choose_blocks_kernel(Select p)
   }
 }
 
-}  // namespace
+}  // namespace index_cu
 
 void run_index_prepare(const LaunchContext& context, const IndexPrepareParams& p) {
   const Index args{matrix<const float>(p.qk),

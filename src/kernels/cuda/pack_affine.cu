@@ -4,7 +4,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace pack_affine_cu {
 
 constexpr int kThreads = 256;
 
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-}  // namespace
+}  // namespace pack_affine_cu
 
 void run_pack_affine(const LaunchContext& context, const StoredTiles& from, const AffineView& layout,
                      std::uint8_t* to) {

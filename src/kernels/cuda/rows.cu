@@ -5,7 +5,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace rows_cu {
 
 namespace nm = numerics;
 
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kThreads) argmax_join_kernel(const ArgmaxPart*
 
 constexpr int kArgmaxSpan = 4096;  // elements of one block
 
-}  // namespace
+}  // namespace rows_cu
 
 bool can_code_rms_norm(int columns) { return nm::reduction_lanes(columns) == kThreads; }
 bool can_code_gated_rms_norm(int dim) { return dim == kCodeSpan; }

@@ -5,7 +5,7 @@
 
 namespace mererun::cuda {
 
-namespace {
+inline namespace streams_cu {
 
 namespace nm = numerics;
 
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) ngram_conv_kernel(NgramConv p) {
   *residual = *residual + (p.gated.row(t)[i] + nm::silu_f32(acc));
 }
 
-}  // namespace
+}  // namespace streams_cu
 
 void run_grouped_rms_norm(const LaunchContext& context, const GroupedRmsNormParams& p) {
   launch(context, "grouped_rms_norm", grouped_rms_norm_kernel, runs(p.groups, p.x.rows),
