@@ -3,6 +3,7 @@
 
 usage: scripts/mutation_check.py [NAME ...]                      defects chosen by hand (all of them by default)
        scripts/mutation_check.py --sample N [--seed S] [FOLDER ...]  N random mutants of src/cache and src/decode
+       scripts/mutation_check.py --each N [--seed S] [FOLDER ...]    N random mutants of each of their files
 
 A defect chosen by hand is a text replacement that must apply exactly once; the cache, exact and golden tests look for it. A random
 mutant is a small change in one line (scripts/mutants.py); the tests of its folder look for it, those that take least first, and
@@ -11,6 +12,7 @@ the processor time that it takes without a defect, or that hangs for twenty minu
 build needs.
 """
 import argparse
+import collections
 import pathlib
 import random
 import resource
@@ -155,16 +157,18 @@ class Tree:
             (self.root / defect.path).write_text(original)
 
 
-def check(tree, defects, count):
-    """Plants up to `count` defects that build; returns how many survived."""
+def check(tree, defects, count, place):
+    """Plants up to `count` defects that build of every place, which is what `place` makes of a defect; returns how many survived."""
     survived = planted = 0
+    left = collections.defaultdict(lambda: count)
     for defect in defects:
-        if planted == count:
-            break
+        if left[place(defect)] == 0:
+            continue
         verdict = tree.verdict(defect)
         if verdict is None:
             print(f"does not build  {defect}", flush=True)
             continue
+        left[place(defect)] -= 1
         planted += 1
         survived += verdict == ""
         print(f"{f'noticed by {verdict}' if verdict else 'SURVIVED'}  {defect}", flush=True)
@@ -176,11 +180,12 @@ def main():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("names", nargs="*")
     p.add_argument("--sample", type=int)
+    p.add_argument("--each", type=int)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--tree", type=pathlib.Path)
     args = p.parse_args()
     source = pathlib.Path(__file__).resolve().parent.parent
-    if args.sample:
+    if args.sample or args.each:
         folders = args.names or ["src/cache", "src/decode"]
         defects = [m for folder in folders for m in mutants.mutants_of(source, folder)]
         random.Random(args.seed).shuffle(defects)
@@ -195,7 +200,7 @@ def main():
                             [n for n in names if pathlib.Path(folder) == source and n in ("build", ".git")])
         tree = Tree(root)
         tree.prepare(tests)
-        sys.exit(1 if check(tree, defects, args.sample or len(defects)) else 0)
+        sys.exit(1 if check(tree, defects, args.each or args.sample or len(defects), lambda defect: defect.path if args.each else None) else 0)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,9 @@ TEST_F(DiskDamage, EveryDamagedEntryIsCounted) {
   const auto store = open();
   EXPECT_EQ(store->find(query(count_up(1, 310))).corrupt_entries, 3);
   EXPECT_EQ(store->statistics().dropped_corrupt, 3);
+  store->flush();
+  EXPECT_EQ(store->statistics().entries, 0);
+  EXPECT_EQ(store->statistics().bytes, 0);
 }
 
 /// The folder may be one that the user keeps other things in.
@@ -192,6 +195,56 @@ TEST_F(DiskDamage, AFlippedBitOfTheIndexLosesNothing) {
   EXPECT_GT(flips, 50);
 }
 
+/// The file is sound, what the index says of it is not: stored again, the row is replaced.
+TEST_F(DiskDamage, ARowThatContradictsItsKeyGivesWayToWhatIsStoredAgain) {
+  const auto lone = states_.snapshot(count_up(9000, 30));
+  for (const char* damage :
+       {"hash = hash + 1", "length = length + 1", "hash = hash + 1, length = length + 1"}) {
+    fs::remove_all(folder());
+    open()->offer(lone);
+    {
+      SqliteDatabase index(folder() / kIndexFile, SqliteDatabase::Mode::kReadWrite);
+      index.execute((std::string("UPDATE snapshot SET ") + damage).c_str());
+    }
+    const auto store = open();
+    store->offer(lone);
+    store->flush();
+    EXPECT_EQ(found(*store, count_up(9000, 40)), 30) << damage;
+    EXPECT_EQ(store->statistics().entries, 1) << damage;
+    EXPECT_EQ(files(".snap").size(), 1u) << damage;
+  }
+}
+
+TEST_F(DiskDamage, ACommittedTransactionLeavesALaterOneAlone) {
+  SqliteDatabase database(temp_ / "db", SqliteDatabase::Mode::kReadWrite);
+  database.execute("CREATE TABLE t(x)");
+  auto first = std::make_unique<SqliteTransaction>(database);
+  first->commit();
+  SqliteTransaction second(database);
+  database.execute("INSERT INTO t VALUES(1)");
+  first.reset();
+  second.commit();
+  SqliteStatement rows(database, "SELECT count(*) FROM t");
+  EXPECT_TRUE(rows.step());
+  EXPECT_EQ(rows.integer(0), 1);
+}
+
+TEST_F(DiskDamage, AWarningIsGivenOnce) {
+  {
+    const auto store = open();
+    store->offer(states_.snapshot(count_up(1, 300)));
+  }
+  const auto store = open();
+  states_.ops.allowed = 0;  // no memory to restore into
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(store->find(query(count_up(1, 310))).snapshot);
+  states_.ops.allowed = -1;
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string what = "event=prefix_cache_disk warning=";
+  EXPECT_NE(log.find(what), std::string::npos);
+  EXPECT_EQ(log.find(what), log.rfind(what)) << log;
+}
+
 TEST_F(DiskDamage, ADatabaseOfAnotherProgramIsLeftAlone) {
   for (const int version : {0, 1000}) {
     fs::remove_all(folder());
@@ -228,6 +281,7 @@ TEST_F(DiskDamage, AnEntryThatDoesNotNeedADamagedFileStays) {
   EXPECT_EQ(found(*store, count_up(9000, 30)), 30);
   store->flush();
   EXPECT_EQ(files(".page").size(), 0u) << "the damaged file is removed";
+  EXPECT_EQ(store->statistics().entries, 1) << "and what needed it";
   EXPECT_FALSE(store->find(query(count_up(1, 300))).corrupt_entries > 0) << "and met once";
 }
 

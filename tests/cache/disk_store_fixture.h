@@ -19,11 +19,6 @@ namespace mererun::testing {
 
 using Ids = std::vector<TokenId>;
 
-inline Ids joined(Ids a, const Ids& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 /// A store in a new folder, and made-up states to keep there.
 class DiskStoreFixture : public ::testing::Test {
  protected:

@@ -129,7 +129,35 @@ TEST_F(DiskStoreTest, OtherModelsAndHeadsAreMisses) {
   const auto answer = other_head->find(query(count_up(1, 310), false));
   ASSERT_TRUE(answer.snapshot) << "without drafts the head does not matter";
   EXPECT_FALSE(answer.snapshot->has_whole_history());
+  ASSERT_TRUE(answer.snapshot->state().history());
+  EXPECT_EQ(answer.snapshot->state().history()->transitions(), 0);
+  EXPECT_EQ(answer.snapshot->state().history()->base(), 299) << "the next transition is of its last row";
   EXPECT_EQ(answer.snapshot->length(), 300);
+}
+
+TEST_F(DiskStoreTest, ARestoredSnapshotCountsAllItsMemory) {
+  open()->offer(states_.snapshot(count_up(1, 300)));
+  SmallStates fresh;  // whose pools have no page to spare
+  const auto store = open(fresh);
+  const std::size_t before = fresh.ops.live_bytes;
+  const auto answer = store->find(query(count_up(1, 310)));
+  ASSERT_TRUE(answer.snapshot);
+  const Snapshot& s = *answer.snapshot;
+  std::size_t device = fresh.ops.live_bytes - before;
+  for (const KvPageRef& page : s.pages()) device -= page->bytes.size_bytes();
+  const std::size_t host = (s.ids().size() + s.state().history()->waiting_tokens().size()) * sizeof(TokenId);
+  EXPECT_EQ(s.exclusive_bytes(), device + host);
+}
+
+TEST_F(DiskStoreTest, WhatCannotBeTakenIsSkippedAndNotOfferedAgain) {
+  const auto store = open();
+  const auto snapshot = states_.snapshot(count_up(1, 300));
+  states_.ops.refuses_downloads = true;
+  EXPECT_TRUE(store->offer(snapshot)) << "the same would fail again";
+  states_.ops.refuses_downloads = false;
+  store->flush();
+  EXPECT_EQ(store->statistics().skipped.at("failed"), 1);
+  EXPECT_EQ(store->statistics().entries, 0);
 }
 
 TEST_F(DiskStoreTest, ALookupLooksAtTheLengthsOfThePromptNotAtEveryRow) {

@@ -16,6 +16,7 @@ class LimitedOps final : public Ops {
   int allocations = 0;
   int allowed = -1;            // allocations until one fails; negative: no limit
   std::size_t live_bytes = 0;  // as asked for
+  bool refuses_downloads = false;
 
   std::string_view name() const override { return inner_->name(); }
   Buffer allocate(std::size_t bytes) override {
@@ -27,7 +28,10 @@ class LimitedOps final : public Ops {
     return Buffer(memory->data(), bytes, [this, memory, bytes](void*) { live_bytes -= bytes; });
   }
   void upload(void* d, const void* h, std::size_t n) override { inner_->upload(d, h, n); }
-  void download(void* h, const void* d, std::size_t n) override { inner_->download(h, d, n); }
+  void download(void* h, const void* d, std::size_t n) override {
+    if (refuses_downloads) throw Error(ErrorCode::kIo, "limited ops: expected a download, got none");
+    inner_->download(h, d, n);
+  }
   void copy(void* to, const void* from, std::size_t n) override { inner_->copy(to, from, n); }
   void zero(void* d, std::size_t n) override { inner_->zero(d, n); }
   void synchronize() override { inner_->synchronize(); }

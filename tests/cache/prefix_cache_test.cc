@@ -14,15 +14,11 @@ namespace {
 
 using testing::count_up;
 using ::testing::ElementsAre;
+using testing::joined;
 using ::testing::Pair;
 using testing::SmallStates;
 
 constexpr std::size_t kPlenty = std::size_t{1} << 30;
-
-std::vector<TokenId> joined(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
@@ -194,6 +190,14 @@ TEST_F(PrefixCacheTest, EvictionGoesByClassThenByUse) {
   EXPECT_THAT(order, ElementsAre(5, 4, 3, 2, 1));
   EXPECT_EQ(cache.counters().evictions, 5);
   EXPECT_EQ(cache.lookup(count_up(4, 20)).limit, PrefixLimit::kEvicted);
+}
+
+TEST_F(PrefixCacheTest, TheLast4096EvictionsAreRemembered) {
+  PrefixCache cache(whole_bytes(*states_.snapshot(count_up(1, 20))));  // room for one
+  for (int i = 0; i <= 4096; ++i) cache.store(states_.snapshot(count_up(1000 + i, 20)));
+  EXPECT_EQ(cache.lookup(count_up(1000, 20)).limit, PrefixLimit::kEvicted);
+  cache.store(states_.snapshot(count_up(9000, 20)));
+  EXPECT_NE(cache.lookup(count_up(1000, 20)).limit, PrefixLimit::kEvicted) << "4096 others went since";
 }
 
 TEST_F(PrefixCacheTest, SystemPartsArePinned) {

@@ -99,6 +99,11 @@ struct SmallStates {
   }
 };
 
+inline std::vector<TokenId> joined(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 /// n ids from `first` on.
 inline std::vector<TokenId> count_up(int first, int n) {
   std::vector<TokenId> ids(static_cast<std::size_t>(n));

@@ -68,6 +68,26 @@ TEST(Snapshot, MemoryFollowsTheFormulaOfTheDocs) {
   EXPECT_EQ(s.pools.trunk->live_pages(), pages + 1);
 }
 
+TEST(RecurrentState, TheNgramWindowHoldsAnyNumberOfRows) {
+  SmallStates s;
+  for (const int past : {1, 3}) {
+    s.geometry.ngram_past = past;
+    s.geometry.ngram_cols = 16;
+    const RecurrentState state(s.ops, s.geometry);
+    EXPECT_EQ(state.ngram_window().rows, past);
+    EXPECT_EQ(state.ngram_window().cols, 16);
+  }
+}
+
+TEST(RecurrentStateDeathTest, IsCopiedFromOneOfItsGeometry) {
+  SmallStates s;
+  RecurrentState state(s.ops, s.geometry);
+  EXPECT_DEATH(state.ngram_window(), "n-gram layer");
+  StateGeometry other = s.geometry;
+  ++other.delta_layers;
+  EXPECT_DEATH(state.copy_from(RecurrentState(s.ops, other)), "one geometry");
+}
+
 TEST(Snapshot, AFailedCaptureLeavesTheState) {
   SmallStates s;
   SequenceState state = s.state();
@@ -123,7 +143,6 @@ TEST_F(Transactions, WithoutACommitTheStateIsUntouched) {
   for (int width = 1; width <= 9; ++width) {
     VerifyTransaction transaction(state, log, width);
     verify(state, transaction, testing::random_ids(width, 512, 8));
-    EXPECT_FALSE(transaction.is_committed());
   }
   EXPECT_EQ(state_bytes(state), before);
   VerifyTransaction transaction(state, log, 4);

@@ -33,6 +33,14 @@ TEST(Logprobs, AreTheRawLogSoftmax) {
   }
   EXPECT_EQ(row_logprobs(row, 12, 0).chosen.logprob, -std::numeric_limits<double>::infinity());
   EXPECT_TRUE(row_logprobs(row, 12, 0).top.empty());
+  EXPECT_EQ(row_logprobs(row, 12, 1).top.size(), 1u);
+}
+
+TEST(LogprobsDeathTest, AreOfATokenOfTheRow) {
+  const std::vector<float> row = {1, 2, 3};
+  EXPECT_EQ(row_logprobs(row, 0, 0).chosen.id, 0);
+  EXPECT_DEATH(row_logprobs(row, 3, 0), "in the row");
+  EXPECT_DEATH(row_logprobs(row, -1, 0), "in the row");
 }
 
 TEST(Logprobs, ListTiesByAscendingId) {

@@ -138,6 +138,28 @@ TEST(Sampler, FollowsTheContractUnderMaskBiasAndPenalties) {
   }
 }
 
+TEST(Sampler, EveryRepetitionPenaltyCountsThePromptsTokens) {
+  for (const double penalty : {0.5, 1.0, 2.0, 3.0}) {
+    SamplingOptions options;
+    options.temperature = 0;
+    options.repetition_penalty = penalty;
+    const std::vector<float> row = {3.0f, 2.5f};
+    Sampler sampler(options, std::vector<TokenId>{0});
+    EXPECT_EQ(sampler.choose(row, 1), penalty > 1 ? 1 : 0) << penalty;
+  }
+}
+
+TEST(SamplerDeathTest, TakesAwayOnlyTentativeTokensThatStand) {
+  SamplingOptions options;
+  options.presence_penalty = 1;  // without penalties nothing is counted
+  Sampler sampler(options, {});
+  sampler.push_tentative(3);
+  sampler.pop_tentative(0);
+  EXPECT_DEATH(sampler.pop_tentative(2), "more tentative tokens");
+  EXPECT_DEATH(sampler.pop_tentative(-1), "more tentative tokens");
+  EXPECT_DEATH(sampler.accept(4), "while tentative ones stand");
+}
+
 TEST(Sampler, EvaluatesLaterRowsAsIfTheDraftsHadBeenEmitted) {
   SamplingOptions options;
   options.presence_penalty = 1.5;
@@ -366,6 +388,17 @@ TEST(SamplingOptions, EveryEndOfARangeChoosesAmongFiniteLogits) {
         sampler.accept(id);
       }
     }
+  }
+}
+
+TEST(SamplingOptions, NamesTheIdsThatABiasMayHave) {
+  SamplingOptions options;
+  options.logit_bias = {{100, 0.0}};
+  try {
+    validate(options, 100);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ids from 0 to 99, got 100"), std::string::npos) << error.what();
   }
 }
 
