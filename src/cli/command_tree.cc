@@ -32,14 +32,24 @@ std::vector<std::string> next_words(const std::vector<std::vector<std::string>>&
   return words;
 }
 
+// The words of the first command that `word` alone could mean: "text chat" for "chat".
+std::string command_ending_in(const std::string& word,
+                              const std::vector<std::unique_ptr<Command>>& commands) {
+  const auto found = std::ranges::find_if(
+      commands, [&](const auto& command) { return command->text().words.ends_with(" " + word); });
+  return found == commands.end() ? std::string() : (*found)->text().words;
+}
+
 [[noreturn]] void refuse_word(const std::string& before, const std::string& got,
-                              const std::vector<std::string>& known) {
+                              const std::vector<std::string>& known,
+                              const std::vector<std::unique_ptr<Command>>& commands) {
   std::string expected;
   for (const std::string& word : known) expected += (expected.empty() ? "" : ", ") + word;
   const std::string where = before.empty() ? "command" : before;
   std::vector<std::string> near = known;
   if (before.empty()) near.insert(near.end(), {"--help", "--version"});
-  const std::string nearest = nearest_name(got, near);
+  std::string nearest = nearest_name(got, near);
+  if (nearest.empty() && before.empty() && !got.empty()) nearest = command_ending_in(got, commands);
   throw Error(ErrorCode::kInvalidArgument,
               where + ": expected " + (known.size() > 1 ? "one of " : "") + expected + ", got " +
                   (got.empty() ? "nothing" : "\"" + got + "\""),
@@ -112,7 +122,7 @@ Command* find_command(const std::vector<std::unique_ptr<Command>>& commands,
     const std::string word = has_word ? arguments[used] : std::string();
     const std::vector<std::string> known = next_words(candidates, used);
     std::erase_if(candidates, [&](const auto& words) { return words[used] != word; });
-    if (candidates.empty()) refuse_word(first_words(arguments, used), word, known);
+    if (candidates.empty()) refuse_word(first_words(arguments, used), word, known, commands);
     // No command's words begin another command.
     if (candidates.size() == 1 && candidates.front().size() == used + 1) {
       ++used;

@@ -141,7 +141,8 @@ json first_messages(const TextChatOptions& options, PromptSource source,
           user_message(*options.prompt_file, without_line_end(read_file(*options.prompt_file))));
       break;
     case PromptSource::kStdin:
-      messages.push_back(user_message("stdin", without_line_end(read_stdin())));
+      messages.push_back(user_message("stdin", without_line_end(read_stdin()),
+                                      "--prompt TEXT, text piped to the program, or --interactive"));
       break;
     case PromptSource::kTurns: break;
     case PromptSource::kMessages: {
@@ -157,10 +158,9 @@ json first_messages(const TextChatOptions& options, PromptSource source,
   return messages;
 }
 
-json user_message(const std::string& where, const std::string& text) {
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    fail_expected(ErrorCode::kInvalidArgument, where, "a prompt", "nothing");
-  }
+json user_message(const std::string& where, const std::string& text, const std::string& hint) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw Error(ErrorCode::kInvalidArgument, where + ": expected a prompt, got nothing", hint);
   return text_message(where, "user", text);
 }
 

@@ -42,9 +42,10 @@ nlohmann::ordered_json parse_messages(const std::string& text, const std::string
 nlohmann::ordered_json first_messages(const TextChatOptions& options, PromptSource source,
                                       const std::function<std::string()>& read_stdin);
 
-/// One message of a user. `where` names its origin. Errors: kInvalidArgument if the text is blank or no
-/// UTF-8.
-nlohmann::ordered_json user_message(const std::string& where, const std::string& text);
+/// One message of a user. `where` names its origin. Errors: kInvalidArgument, with `hint`, if the text is
+/// blank, or if it is no UTF-8.
+nlohmann::ordered_json user_message(const std::string& where, const std::string& text,
+                                    const std::string& hint = {});
 
 /// A whole file. Errors: kNotFound if it does not exist, kIo if it cannot be read.
 std::string read_file(const std::string& path);

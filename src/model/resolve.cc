@@ -27,7 +27,8 @@ std::string folder_name(const fs::path& folder) {
 
 void require_complete(const fs::path& folder) {
   if (!fs::is_directory(folder)) {
-    fail_expected(ErrorCode::kNotFound, folder.string(), "a checkpoint folder", "no such folder");
+    fail_expected(ErrorCode::kNotFound, folder.string(), "a checkpoint folder",
+                  fs::exists(folder) ? "a file" : "no such folder");
   }
   const std::vector<std::string> missing = missing_files(folder);
   if (!missing.empty()) {
