@@ -109,5 +109,11 @@ TEST(PrefixDigests, NamesFollowTheTokensBeforeAndNothingElse) {
   }
 }
 
+TEST(PrefixDigestsDeathTest, APageOfTheHeadNeedsTheTokenBehindIt) {
+  const std::vector<TokenId> ids = testing::count_up(0, 257);
+  (void)PrefixDigests(ids).head_page(0);
+  EXPECT_DEATH(PrefixDigests(std::span(ids).first(256)).head_page(0), "token after the block");
+}
+
 }  // namespace
 }  // namespace mererun
