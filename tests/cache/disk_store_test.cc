@@ -160,6 +160,25 @@ TEST_F(DiskStoreTest, WhatCannotBeTakenIsSkippedAndNotOfferedAgain) {
   EXPECT_EQ(store->statistics().entries, 0);
 }
 
+TEST_F(DiskStoreTest, WhatAnotherProcessStoredMeanwhileIsKnown) {
+  open().reset();  // makes the folder
+  DiskIndex index(folder(), SqliteDatabase::Mode::kReadWrite);
+  const Ids ids = count_up(1, 30);
+  const DiskIndex::Entry entry{.model = "a",
+                               .head = "",
+                               .key = PrefixDigests(ids).whole(),
+                               .hash = hash_tokens(ids),
+                               .length = 30,
+                               .kind = SnapshotClass::kPrompt,
+                               .has_logits = false,
+                               .bytes = 1,
+                               .file = "one"};
+  EXPECT_EQ(index.insert(entry, {}).outcome, DiskIndex::Outcome::kStored);
+  const DiskIndex::Inserted again = index.insert(entry, {});
+  EXPECT_EQ(again.outcome, DiskIndex::Outcome::kKnown);
+  EXPECT_EQ(again.unused, std::vector<std::string>{"one"});
+}
+
 TEST_F(DiskStoreTest, ALookupLooksAtTheLengthsOfThePromptNotAtEveryRow) {
   open().reset();  // makes the folder
   DiskIndex index(folder(), SqliteDatabase::Mode::kReadWrite);
