@@ -213,14 +213,26 @@ void refuse_flash_variants(const JsonFields& text, const FlashConfig& flash) {
   }
 }
 
-void read_flash(const JsonFields& text, ModelConfig& config) {
+/// The id of the end of a text: what the text parameters state before what the whole model does.
+TokenId read_ngram_cut(const Sources& from, int vocabulary) {
+  for (const JsonFields& place : {from.text, from.top}) {
+    for (const char* key : {"eos_token_id", "bos_token_id"}) {
+      if (const std::vector<int> ids = place.integers(key, 0, vocabulary - 1); !ids.empty())
+        return ids.front();
+    }
+  }
+  from.text.fail("eos_token_id", "the id of the end of a text, which cuts the context of n-grams");
+}
+
+void read_flash(const Sources& from, ModelConfig& config) {
+  const JsonFields& text = from.text;
   FlashConfig flash;
   flash.streams = text.integer("hc_count", 1, 64);
   flash.stream_lowrank = text.integer("hc_lowrank", 1, kMaxHidden);
   flash.indexer_heads = text.integer("indexer_n_heads", 1, kMaxHeads);
   flash.indexer_kv_heads = text.integer_or("indexer_kv_heads", 1, 1, kMaxHeads);
   flash.indexer_head_dim = text.integer("indexer_head_dim", 1, kMaxHeadDim);
-  flash.indexer_budget = text.integer("indexer_budget", 1, kMaxPositions);
+  flash.indexer_budget = text.integer("indexer_budget", 1, kMaxWidth);
   flash.indexer_compress_ratio = text.integer("indexer_compress_ratio", 1, 1024);
   // The file counts layers from one.
   for (const int layer : text.integers("ple_layer_ids", 1, config.layers))
@@ -232,13 +244,7 @@ void read_flash(const JsonFields& text, ModelConfig& config) {
   flash.ngram_vocab_base = text.integer("ngram_vocab_size_base", 1, 1 << 30);
   flash.ngram_vocab_multiple = text.integer_or("make_ngram_vocab_size_divisible_by", 128, 1, 1 << 20);
   flash.ngram_parts = text.integer("split_ngram_parts", 1, 1 << 16);
-  const std::vector<int> cut = text.integers("eos_token_id", 0, config.vocabulary - 1);
-  const std::vector<int> bos = text.integers("bos_token_id", 0, config.vocabulary - 1);
-  if (!cut.empty()) {
-    flash.ngram_cut = cut.front();
-  } else if (!bos.empty()) {
-    flash.ngram_cut = bos.front();
-  }
+  if (flash.has_ngrams()) flash.ngram_cut = read_ngram_cut(from, config.vocabulary);
   refuse_flash_variants(text, flash);
   if (flash.ngram_embed_dim % flash.ngram_heads() != 0)
     text.fail("ple_embed_dim", fmt::format("a multiple of {} (heads of all n-grams)", flash.ngram_heads()));
@@ -315,7 +321,7 @@ ModelConfig read_config(const Json& document, const Json* generation, std::strin
   read_attention(text, config);
   read_rope(from, config);
   read_feed_forward(text, config);
-  if (config.family == Family::kFlashNext) read_flash(text, config);
+  if (config.family == Family::kFlashNext) read_flash(from, config);
   config.mtp_layers = text.integer_or("mtp_num_hidden_layers", 0, 0, 64);
   config.quantization = parse_quantization(top);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/config_json.h"
+#include "checkpoint/tensor_names.h"
 #include "model/json_fields.h"
 
 namespace mererun {
@@ -26,13 +27,9 @@ void check_table_placement(const std::filesystem::path& folder, std::vector<std:
         require_int(entry, "bytes", 0, std::numeric_limits<std::int64_t>::max(), file.where());
     std::error_code error;
     const std::uintmax_t found = std::filesystem::file_size(folder / name, error);
-    if (error) {
-      problems.push_back(
-          fmt::format("{}: expected {} bytes (MERERUN_PLE_STORE.json), got no such file", name, stated));
-    } else if (found != static_cast<std::uintmax_t>(stated)) {
-      problems.push_back(
-          fmt::format("{}: expected {} bytes (MERERUN_PLE_STORE.json), got {}", name, stated, found));
-    }
+    if (!error && found == static_cast<std::uintmax_t>(stated)) continue;
+    problems.push_back(fmt::format("{}: expected {} bytes (MERERUN_PLE_STORE.json), got {}", quote(name),
+                                   stated, error ? "no such file" : std::to_string(found)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "model/model.h"
 #include "tests/support/affine_quantise.h"
 #include "tests/support/models.h"
@@ -119,6 +120,17 @@ TEST(MemoryPlan, GrowsWithTheContextByPages) {
   EXPECT_EQ(kv(1), kv(256));
   EXPECT_EQ(kv(257), 2 * kv(256));
   EXPECT_EQ(kv(32768), 128 * kv(256));
+}
+
+TEST(HostMemory, MoreThanThereIsIsAnErrorThatSaysHowMuch) {
+  const auto ops = make_cpu_ops({});
+  try {
+    (void)ops->allocate(std::size_t{1} << 50);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+    EXPECT_STREQ(error.what(), "host memory: expected 1125899906842624 bytes, got none");
+  }
 }
 
 TEST(ReportedContexts, AreTheStandardOnesThatFit) {

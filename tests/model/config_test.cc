@@ -275,7 +275,8 @@ TEST(Config, BadJsonIsAnErrorThatNamesTheFile) {
   }
 }
 
-TEST(Config, ParsesFlashNext) {
+/// A config.json of the third family.
+Json flash_config() {
   const Json text{{"model_type", "qwen4_exp_text"},
                   {"vocab_size", 512},
                   {"hidden_size", 128},
@@ -301,13 +302,50 @@ TEST(Config, ParsesFlashNext) {
                   {"heads_per_ngram", 8},
                   {"ngram_vocab_size_base", 1009},
                   {"split_ngram_parts", 4},
+                  {"eos_token_id", 500},
                   {"rope_parameters", {{"rope_theta", 1e7}}}};
-  const ModelConfig config = parse({{"model_type", "qwen4_exp"}, {"text_config", text}});
+  return {{"model_type", "qwen4_exp"}, {"text_config", text}};
+}
+
+TEST(Config, ParsesFlashNext) {
+  const ModelConfig config = parse(flash_config());
   EXPECT_EQ(config.family, Family::kFlashNext);
   EXPECT_EQ(config.output_gate, OutputGate::kSigmoid);
   ASSERT_TRUE(config.flash.has_value());
   EXPECT_EQ(config.flash->streams, 4);
   EXPECT_THAT(config.flash->ngram_layers, ElementsAre(1));  // the file counts from one
+}
+
+TEST(Config, TheEndOfATextThatCutsNgramsIsFoundWhereverItIsStated) {
+  Json json = flash_config();
+  const auto cut = [&] { return parse(json).flash->ngram_cut; };
+  json["bos_token_id"] = 1;
+  json["eos_token_id"] = {2, 3};
+  json["text_config"]["bos_token_id"] = 4;
+  json["text_config"]["eos_token_id"] = {5, 6};
+  EXPECT_EQ(cut(), 5);
+  for (const TokenId next : {4, 2, 1}) {
+    (next == 1 ? json : json["text_config"]).erase(next == 2 ? "bos_token_id" : "eos_token_id");
+    EXPECT_EQ(cut(), next);
+  }
+  json.erase("bos_token_id");
+  EXPECT_EQ(error_of(json).code(), ErrorCode::kCorruptData);
+  EXPECT_THAT(error_of(json).what(), HasSubstr("eos_token_id: expected the id of the end of a text"));
+  json["text_config"].erase("ple_layer_ids");  // no n-grams, nothing to cut
+  EXPECT_EQ(cut(), 0);
+}
+
+TEST(Config, ABudgetOfSparseAttentionIsNoWiderThanARow) {
+  Json json = flash_config();
+  for (const int budget : {4, 1 << 20}) {
+    json["text_config"]["indexer_budget"] = budget;
+    EXPECT_EQ(parse(json).flash->budget_blocks(), budget / 4);
+  }
+  for (const std::int64_t budget : {0, 6, (1 << 20) + 4, 1 << 28}) {
+    json["text_config"]["indexer_budget"] = budget;
+    EXPECT_EQ(error_of(json).code(), ErrorCode::kCorruptData) << budget;
+    EXPECT_THAT(error_of(json).what(), HasSubstr("indexer_budget: expected"));
+  }
 }
 
 TEST(Config, QuantizationEntriesMatchUnderEitherNaming) {

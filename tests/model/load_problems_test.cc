@@ -252,8 +252,10 @@ TEST_F(FlashProblems, AStatedPlacementIsChecked) {
   };
   EXPECT_THAT(state(R"({"files": [{"path": "model.safetensors", "bytes": 4466912}]})"), SizeIs(0));
   EXPECT_THAT(state(R"({"files": [{"path": "model.safetensors", "bytes": 5}, {"path": "b", "bytes": 7}]})"),
-              ElementsAre(HasSubstr("model.safetensors: expected 5 bytes"),
-                          HasSubstr("b: expected 7 bytes (MERERUN_PLE_STORE.json), got no such file")));
+              ElementsAre(HasSubstr("\"model.safetensors\": expected 5 bytes"),
+                          HasSubstr("\"b\": expected 7 bytes (MERERUN_PLE_STORE.json), got no such file")));
+  EXPECT_THAT(state(R"({"files": [{"path": "a\u0000\nb", "bytes": 1}]})"),
+              ElementsAre(HasSubstr(R"("a\x00\x0ab": expected 1 bytes)")));
   EXPECT_THROW(state(R"({"files": 3})"), Error);
 }
 

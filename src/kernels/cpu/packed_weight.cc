@@ -59,7 +59,7 @@ Buffer allocate_pages(std::size_t bytes) {
   void* base =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    fail_expected(ErrorCode::kOutOfMemory, "weight memory", std::to_string(bytes) + " bytes", "none");
+    fail_expected(ErrorCode::kOutOfMemory, "host memory", std::to_string(bytes) + " bytes", "none");
   }
   ::madvise(base, mapped, MADV_HUGEPAGE);  // a hint: the kernel may decline
   const auto address = reinterpret_cast<std::uintptr_t>(base);
