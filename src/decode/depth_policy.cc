@@ -20,18 +20,12 @@ constexpr double kRate = 0.15;
 // A full round says nothing of the draft after its last one; that estimate rises, but not to certainty.
 constexpr double kOptimismCeiling = 0.95;
 
-// How much one observed round moves the time of its own depth, of other drafting depths and of serial rounds:
-// a machine that slows down or was measured at another moment does so for all, most alike for depths whose
-// rounds do the same things. And how far off a round may seem: one that lost its core says little of the
-// next.
-constexpr double kOwnTimeRate = 0.15;
-constexpr double kDraftingTimeRate = 0.1;
-constexpr double kSerialTimeRate = 0.05;
-constexpr double kLargestTimeRatio = 2;
-// Of so many drafting rounds one is serial, so that the time to compare with is of this text's length and
-// this moment.
-constexpr int kSerialObservationGap = 48;
+// What drafting rounds yielded of late starts as so many serial rounds, and a round keeps this share of it.
+constexpr double kFirstYield = 4;
+constexpr double kYieldKept = 0.95;
 
+// A right probe gives two tokens. Times are wrong by this much at first, and probes correct them.
+constexpr double kTolerableProbe = 2.25;
 constexpr int kFirstProbeGap = 16;
 constexpr int kLargestProbeGap = 256;
 // One success from here lifts p[0] to 0.19, above the default cost ratio.
@@ -46,36 +40,20 @@ void validate_cost(const FixedCost& cost, int) {
   }
 }
 
-void validate_cost(const MeasuredCost& cost, int max_depth) {
-  const auto is_time = [](double time) { return std::isfinite(time) && time >= 0; };
-  if (cost.verify.size() < static_cast<std::size_t>(max_depth) + 1) {
+void validate_cost(const std::shared_ptr<RoundTimes>& times, int max_depth) {
+  if (times == nullptr || times->max_depth() < max_depth) {
     fail_expected(ErrorCode::kInvalidArgument, "measured draft cost",
-                  fmt::format("{} verify times", max_depth + 1), fmt::format("{}", cost.verify.size()));
-  }
-  const bool verify_holds = std::all_of(cost.verify.begin(), cost.verify.end(),
-                                        [&](double time) { return is_time(time) && time > 0; });
-  if (!verify_holds || !is_time(cost.flush) || !is_time(cost.draft_step) || !is_time(cost.waiting_row)) {
-    fail_expected(ErrorCode::kInvalidArgument, "measured draft cost", "finite times, verify times above 0",
-                  fmt::format("verify {} flush {} draft step {} waiting row {}", fmt::join(cost.verify, " "),
-                              cost.flush, cost.draft_step, cost.waiting_row));
+                  fmt::format("times of rounds with up to {} drafts", max_depth),
+                  times == nullptr ? "none" : fmt::format("up to {}", times->max_depth()));
   }
 }
 
 void validate_cost(const FullDepth&, int) {}
 
-std::vector<double> round_times(const MeasuredCost& cost, int max_depth) {
-  std::vector<double> times;
-  for (int depth = 0; depth <= max_depth; ++depth) {
-    times.push_back(cost.verify[static_cast<std::size_t>(depth)] +
-                    (depth > 0 ? cost.flush + depth * cost.draft_step : 0));
-  }
-  return times;
-}
-
 }  // namespace
 
 std::string_view name_of(const CostModel& cost) {
-  if (std::holds_alternative<MeasuredCost>(cost)) return "measured";
+  if (std::holds_alternative<std::shared_ptr<RoundTimes>>(cost)) return "measured";
   return std::holds_alternative<FixedCost>(cost) ? "fixed" : "full";
 }
 
@@ -87,67 +65,65 @@ std::optional<double> parse_cost_ratio(std::string_view text) {
 }
 
 DepthPolicy::DepthPolicy(DepthPolicyOptions options)
-    : options_(std::move(options)), probe_gap_(kFirstProbeGap) {
+    : options_(std::move(options)), tokens_(kFirstYield), probe_gap_(kFirstProbeGap) {
   if (options_.max_depth < 0) {
     fail_expected(ErrorCode::kInvalidArgument, "draft depth", "at least 0",
                   fmt::format("{}", options_.max_depth));
   }
   std::visit([this](const auto& cost) { validate_cost(cost, options_.max_depth); }, options_.cost);
-  if (const auto* cost = std::get_if<MeasuredCost>(&options_.cost))
-    round_time_ = round_times(*cost, options_.max_depth);
+  rounds_.resize(static_cast<std::size_t>(options_.max_depth) + 1);
+  rounds_[0] = kFirstYield;
   double estimate = kFirstEstimate;
   for (int i = 0; i < options_.max_depth; ++i) {
     p_.push_back(estimate);
     estimate *= kDecayPerPosition;
   }
+  if (may_go_on_probing()) rounds_at_zero_ = probe_gap_;  // a text is tried once before it is given up
+}
+
+const RoundTimes* DepthPolicy::times() const {
+  const auto* times = std::get_if<std::shared_ptr<RoundTimes>>(&options_.cost);
+  return times == nullptr ? nullptr : times->get();
+}
+
+DepthChoice DepthPolicy::planned(int cap, DraftOutlook outlook) const {
+  return std::visit([&](const auto& cost) { return depth_for(cost, cap, outlook); }, options_.cost);
 }
 
 DepthChoice DepthPolicy::choose(int cap, DraftOutlook outlook) const {
   cap = std::min(cap, options_.max_depth);
   if (cap < 1) return {0, DepthReason::kBudget};
-  const int depth =
-      std::visit([&](const auto& cost) { return depth_for(cost, cap, outlook); }, options_.cost);
-  if (depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook))
-    return {1, DepthReason::kProbe};
-  if (depth > 0 && has_observed_ && rounds_since_serial_ >= kSerialObservationGap)
-    return {0, DepthReason::kPolicy};
-  return {depth, DepthReason::kPolicy};
+  const DepthChoice choice = planned(cap, outlook);
+  if (choice.depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook))
+    return {.depth = 1, .reason = DepthReason::kProbe, .limit = 1};
+  if (choice.depth > 0 && times() != nullptr && times()->wants_serial()) return {0, DepthReason::kPolicy};
+  return choice;
 }
 
 /// Whether tokens at `token_time` instead of the serial time make up for the transitions that wait beyond
 /// those a drafting round leaves anyway.
-bool DepthPolicy::earns(const MeasuredCost& cost, double token_time, DraftOutlook outlook) const {
+bool DepthPolicy::earns(const RoundTimes& times, double token_time, DraftOutlook outlook) const {
   const int backlog = outlook.waiting - (options_.max_depth + 1);
   if (backlog <= 0) return true;
-  const double gain = static_cast<double>(outlook.remaining) * (round_time_[0] - token_time);
-  return gain > backlog * cost.waiting_row;
+  const double gain = static_cast<double>(outlook.remaining) * (times.of(0) - token_time);
+  return gain > backlog * times.of_waiting_row();
 }
 
 /// Whether drafts that are always right would earn back what a probe has to evaluate first.
 bool DepthPolicy::may_probe(int cap, DraftOutlook outlook) const {
-  const auto* cost = std::get_if<MeasuredCost>(&options_.cost);
-  if (cost == nullptr) return true;
-  double best_time = round_time_[0];
+  if (times() == nullptr) return true;
+  double best_time = times()->of(0);
   for (int depth = 1; depth <= cap; ++depth)
-    best_time = std::min(best_time, round_time_[static_cast<std::size_t>(depth)] / (1 + depth));
-  return earns(*cost, best_time, outlook);
+    best_time = std::min(best_time, times()->of(depth) / (1 + depth));
+  return earns(*times(), best_time, outlook);
 }
 
 void DepthPolicy::observe(int depth, double seconds) {
-  if (round_time_.empty()) return;
-  MERERUN_CHECK(depth >= 0 && depth <= options_.max_depth, "a round drafts 0..D tokens");
-  has_observed_ = true;
-  const double expected = round_time_[static_cast<std::size_t>(depth)];
-  const double change = std::clamp(seconds / expected, 1 / kLargestTimeRatio, kLargestTimeRatio) - 1;
-  for (int i = 0; i <= options_.max_depth; ++i) {
-    const double rate = i == depth             ? kOwnTimeRate
-                        : i == 0 || depth == 0 ? kSerialTimeRate
-                                               : kDraftingTimeRate;
-    round_time_[static_cast<std::size_t>(i)] *= 1 + rate * change;
-  }
+  if (const auto* times = std::get_if<std::shared_ptr<RoundTimes>>(&options_.cost))
+    (*times)->observe(depth, seconds);
 }
 
-int DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
+DepthChoice DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
   double reach = 1;
   double expected = 0;
   int depth = 0;
@@ -157,24 +133,51 @@ int DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
     expected += reach;
     ++depth;
   }
-  return depth;
+  return {.depth = depth};
 }
 
-int DepthPolicy::depth_for(const MeasuredCost& cost, int cap, DraftOutlook outlook) const {
+DepthPolicy::Best DepthPolicy::best_of(const RoundTimes& times, int cap) const {
   double reach = 1;
   double expected = 0;
-  int best = 0;
-  double best_rate = 1 / round_time_[0];
+  Best best{0, 1 / times.of(0)};
   for (int depth = 1; depth <= cap; ++depth) {
     reach *= p_[static_cast<std::size_t>(depth) - 1];
     expected += reach;
-    const double rate = (1 + expected) / round_time_[static_cast<std::size_t>(depth)];
-    if (rate > best_rate) {
-      best = depth;
-      best_rate = rate;
-    }
+    const double rate = (1 + expected) / times.of(depth);
+    if (rate > best.rate) best = {depth, rate};
   }
-  return best > 0 && !earns(cost, 1 / best_rate, outlook) ? 0 : best;
+  return best;
+}
+
+/// Tokens that drafting rounds yielded of late in the time of a serial round.
+double DepthPolicy::yield(const RoundTimes& times) const {
+  double time = 0;
+  for (int depth = 0; depth <= options_.max_depth; ++depth)
+    time += rounds_[static_cast<std::size_t>(depth)] * (times.of(depth) / times.of(0));
+  return tokens_ / time;
+}
+
+/// Tokens a unit of time while drafting goes on: by the estimates, or as it did.
+double DepthPolicy::rate_of(const RoundTimes& times, const Best& best) const {
+  return std::max(best.rate, yield(times) / times.of(0));
+}
+
+DepthChoice DepthPolicy::depth_for(const std::shared_ptr<RoundTimes>& times, int cap,
+                                   DraftOutlook outlook) const {
+  const Best best = best_of(*times, cap);
+  const bool pays = best.depth > 0 || yield(*times) > 1;
+  if (!pays || !earns(*times, 1 / rate_of(*times, best), outlook)) return {};
+  DepthChoice choice{.depth = std::max(best.depth, 1)};
+  choice.limit = choice.depth;
+  while (choice.limit < cap && goes_on(choice.limit, 1)) ++choice.limit;
+  return choice;
+}
+
+bool DepthPolicy::goes_on(int drafted, double reach) const {
+  if (drafted >= options_.max_depth) return false;
+  if (times() == nullptr) return true;
+  const double tokens = reach * p_[static_cast<std::size_t>(drafted)];
+  return tokens > times()->of_one_more() * rate_of(*times(), best_of(*times(), options_.max_depth));
 }
 
 void DepthPolicy::update(DepthChoice choice, int accepted) {
@@ -184,11 +187,14 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   if (choice.reason == DepthReason::kBudget) return;
   if (depth == 0) {
     ++rounds_at_zero_;
-    rounds_since_serial_ = 0;
     return;
   }
   rounds_at_zero_ = 0;
-  ++rounds_since_serial_;
+  if (choice.limit > 0) {
+    for (double& rounds : rounds_) rounds *= kYieldKept;
+    rounds_[static_cast<std::size_t>(depth)] += 1;
+    tokens_ = kYieldKept * tokens_ + 1 + accepted;
+  }
   for (int i = 0; i < accepted; ++i) {
     double& p = p_[static_cast<std::size_t>(i)];
     p += kRate * (1 - p);
@@ -203,7 +209,7 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   }
   if (choice.reason != DepthReason::kProbe) return;
   if (accepted == 0) p_[0] = std::max(kProbeFloor, p_[0]);
-  const bool pays = accepted > 0 && choose(options_.max_depth).depth > 0;
+  const bool pays = accepted > 0 && planned(options_.max_depth, {}).depth > 0;
   if (accepted > 0 && !pays && may_go_on_probing()) {
     rounds_at_zero_ = probe_gap_;
     return;
@@ -214,7 +220,7 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
 
 /// Whether a right draft alone is worth its time: then probes that are right go on until drafting pays.
 bool DepthPolicy::may_go_on_probing() const {
-  return !round_time_.empty() && round_time_[1] < 2 * round_time_[0];
+  return times() != nullptr && times()->of(1) < kTolerableProbe * times()->of(0);
 }
 
 int draft_cap(int max_depth, std::int64_t budget, Position context, Position committed) {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/types.h"
+#include "decode/round_times.h"
 
 namespace mererun {
 
@@ -15,14 +17,6 @@ namespace mererun {
 struct FixedCost {
   static constexpr double kDefaultRatio = 0.18;
   double ratio = kDefaultRatio;  // finite, 0 < ratio <= 5
-};
-
-/// Draft cost from times measured on this machine, all in one unit.
-struct MeasuredCost {
-  std::vector<double> verify;  // [W] verify[w - 1] is the time of a verification of width w; each > 0
-  double flush = 0;            // evaluating the history's waiting transitions, once in a drafting round; >= 0
-  double draft_step = 0;       // one draft; >= 0
-  double waiting_row = 0;      // evaluating one waiting transition more than a drafting round leaves; >= 0
 };
 
 /// What the next drafting round has to catch up with, and for how long it can pay.
@@ -34,7 +28,8 @@ struct DraftOutlook {
 /// Every round drafts as deep as its cap allows (the `fixed` variant of benchmarks).
 struct FullDepth {};
 
-using CostModel = std::variant<MeasuredCost, FixedCost, FullDepth>;
+/// Round times are shared with other requests.
+using CostModel = std::variant<std::shared_ptr<RoundTimes>, FixedCost, FullDepth>;
 
 /// "measured", "fixed" or "full", as reports name the model.
 std::string_view name_of(const CostModel& cost);
@@ -51,6 +46,7 @@ enum class DepthReason {
 struct DepthChoice {
   int depth = 0;
   DepthReason reason = DepthReason::kPolicy;
+  int limit = 0;  // as deep as drafts of which the drafter is sure may go on; 0: no deeper than `depth`
 };
 
 struct DepthPolicyOptions {
@@ -68,8 +64,8 @@ struct DepthPolicyOptions {
 /// Thread-safety: thread-compatible.
 class DepthPolicy {
  public:
-  /// Errors: kInvalidArgument for a negative depth, a ratio or times out of range, or fewer than D + 1 verify
-  /// times.
+  /// Errors: kInvalidArgument for a negative depth, a ratio out of range, or round times of fewer than D
+  /// drafts.
   explicit DepthPolicy(DepthPolicyOptions options);
 
   /// Depth of the next round, at most `cap`. Does not change the state. With measured costs, transitions that
@@ -77,12 +73,15 @@ class DepthPolicy {
   /// able to earn it back in what remains of the request.
   DepthChoice choose(int cap, DraftOutlook outlook = {}) const;
 
+  /// Whether a round that has `drafted` drafts gains by one more, where all of them are right with
+  /// probability `reach`, by the drafter's own account. Always true where no times are measured.
+  bool goes_on(int drafted, double reach) const;
+
   /// Learns from a round that was chosen so and had its first `accepted` drafts accepted.
   void update(DepthChoice choice, int accepted);
 
-  /// Corrects the measured cost by a round of `depth` drafts that took `seconds`, in the unit of the cost:
-  /// that of its depth most, the others' less. Another cost model ignores it. From then on a serial round is
-  /// made now and then to keep the comparison true.
+  /// Corrects the measured times by a round of `depth` drafts that took `seconds`. Another cost model ignores
+  /// it. From then on a serial round is made now and then to keep the comparison true.
   void observe(int depth, double seconds);
 
   int max_depth() const { return options_.max_depth; }
@@ -90,20 +89,32 @@ class DepthPolicy {
   const std::vector<double>& estimates() const { return p_; }
 
  private:
-  int depth_for(const FixedCost& cost, int cap, DraftOutlook) const;
-  int depth_for(const MeasuredCost& cost, int cap, DraftOutlook outlook) const;
-  int depth_for(const FullDepth&, int cap, DraftOutlook) const { return cap; }
-  bool earns(const MeasuredCost& cost, double token_time, DraftOutlook outlook) const;
+  /// The depth that gives most tokens a unit of time, and how many.
+  struct Best {
+    int depth = 0;
+    double rate = 0;
+  };
+  const RoundTimes* times() const;
+  Best best_of(const RoundTimes& times, int cap) const;
+  /// The cost model's choice.
+  DepthChoice planned(int cap, DraftOutlook outlook) const;
+  DepthChoice depth_for(const FixedCost& cost, int cap, DraftOutlook) const;
+  DepthChoice depth_for(const std::shared_ptr<RoundTimes>& times, int cap, DraftOutlook outlook) const;
+  DepthChoice depth_for(const FullDepth&, int cap, DraftOutlook) const { return {.depth = cap}; }
+  bool earns(const RoundTimes& times, double token_time, DraftOutlook outlook) const;
   bool may_probe(int cap, DraftOutlook outlook) const;
+  double yield(const RoundTimes& times) const;
+  double rate_of(const RoundTimes& times, const Best& best) const;
   bool may_go_on_probing() const;
 
   DepthPolicyOptions options_;
-  std::vector<double> p_;           // [D]
-  std::vector<double> round_time_;  // [D + 1] of a round by depth; measured cost only
-  bool has_observed_ = false;
-  int rounds_since_serial_ = 0;  // drafting ones
-  int rounds_at_zero_ = 0;       // depth-0 rounds since the last drafting one
-  int probe_gap_;                // as many of them make the next round a probe
+  std::vector<double> p_;  // [D]
+  // What drafting rounds yielded of late, older ones counting ever less: tokens, and rounds by depth. Rounds
+  // that end where the drafter is unsure yield more than the estimates promise.
+  double tokens_;
+  std::vector<double> rounds_;  // [D + 1]
+  int rounds_at_zero_ = 0;      // depth-0 rounds since the last drafting one
+  int probe_gap_;               // as many of them make the next round a probe
 };
 
 /// Most drafts of a round: min(D, budget - 1, context - 1 - committed), at least 0. The round's own target

@@ -78,13 +78,18 @@ void Generation::record_pending() {
   pending_recorded_ = true;
 }
 
-/// Fills rows_ with the pending token and at most `depth` drafts; returns how many.
-int Generation::draft(int depth) {
+/// Fills rows_ with the pending token and the drafts of a round that was chosen so; returns how many.
+int Generation::draft(const DepthChoice& choice) {
   rows_.assign(1, pending_);
-  if (depth == 0) return 0;
+  if (choice.depth == 0) return 0;
   drafts_.clear();
-  parts_.drafter->draft({parts_.state, pending_, depth, parts_.sampler, parts_.constraint}, drafts_);
-  MERERUN_CHECK(static_cast<int>(drafts_.size()) <= depth,
+  DraftRequest request{parts_.state, pending_, choice.depth, parts_.sampler, parts_.constraint};
+  if (choice.limit > 0) {
+    request.policy = parts_.policy;
+    request.limit = choice.limit;
+  }
+  parts_.drafter->draft(request, drafts_);
+  MERERUN_CHECK(static_cast<int>(drafts_.size()) <= std::max(choice.depth, choice.limit),
                 "a drafter proposes at most what it was asked for");
   for (const TokenId id : drafts_) {
     if (id < 0 || id >= parts_.model.config().vocabulary) break;  // no choice of the target could equal it
@@ -207,7 +212,7 @@ void Generation::round() {
   const DraftOutlook ahead = outlook();
   if (cap > 0) choice = parts_.policy->choose(cap, ahead);
   record_pending();
-  choice.depth = draft(choice.depth);
+  choice.depth = draft(choice);
   times.draft_submit = timer.lap();
   times.draft_wait = timer.lap_synchronized();
   const int width = choice.depth + 1;

@@ -102,7 +102,7 @@ class Generation {
   int depth_cap() const;
   DraftOutlook outlook() const;
   void record_pending();
-  int draft(int depth);
+  int draft(const DepthChoice& choice);
   void load_choices(TensorView logits);
   TokenId choose_row(TensorView logits, int row, Position position);
   Walk choose_and_emit(TensorView logits, Position first);

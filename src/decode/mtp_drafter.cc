@@ -21,21 +21,23 @@ MtpDrafter::MtpDrafter(Model& model) : model_(model) {
   }
 }
 
-TokenId MtpDrafter::propose(TensorView output, const DraftRequest& request, Position position,
-                            const TokenMask* mask) {
+MtpDrafter::Proposal MtpDrafter::propose(TensorView output, const DraftRequest& request, Position position,
+                                         const TokenMask* mask) {
   MtpHead& head = *model_.head();
   const bool is_plain = request.sampler.is_plain_argmax();
   if (is_plain && head.output().shortlist != nullptr) return propose_from_shortlist(output, mask);
   const TensorView logits = head.draft_logits(output);
   if (is_plain) {
-    const TokenId id = head.argmax_tokens(logits).front();
-    if (mask == nullptr || mask->allows(id)) return id;
+    Proposal proposal{.id = head.argmax_tokens(logits).front()};
+    if (request.policy != nullptr && model_.ops().is_host())
+      proposal.chance = chance_of_largest({logits.row<const float>(0), scores_.size()});
+    if (mask == nullptr || mask->allows(proposal.id)) return proposal;
   }
   model_.ops().download(scores_.data(), logits.data, scores_.size() * sizeof(float));
-  return request.sampler.propose(scores_, compact_ids_, position, mask).value_or(-1);
+  return {.id = request.sampler.propose(scores_, compact_ids_, position, mask).value_or(-1)};
 }
 
-TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* mask) {
+MtpDrafter::Proposal MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* mask) {
   MtpHead& head = *model_.head();
   const TensorView input = head.output_input(output);
   const TensorView coarse = head.coarse_scores(input);
@@ -50,7 +52,7 @@ TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* m
   select_top_k(scores_, kShortlist, shortlist);
   std::vector<std::int32_t> rows;
   for (const Candidate& candidate : shortlist) rows.push_back(candidate.index);
-  if (rows.empty()) return -1;
+  if (rows.empty()) return {};
   const std::vector<float> exact = head.exact_scores(input, rows);
   int best = -1;
   for (std::size_t j = 0; j < rows.size(); ++j) {
@@ -59,8 +61,21 @@ TokenId MtpDrafter::propose_from_shortlist(TensorView output, const TokenMask* m
     if (best < 0 || exact[j] > exact[at] || (exact[j] == exact[at] && rows[j] < rows[at]))
       best = static_cast<int>(j);
   }
-  return best < 0 ? -1 : compact_ids_[static_cast<std::size_t>(rows[static_cast<std::size_t>(best)])];
+  if (best < 0) return {};
+  return {.id = compact_ids_[static_cast<std::size_t>(rows[static_cast<std::size_t>(best)])],
+          .chance = chance_of_largest(exact)};
 }
+
+namespace {
+
+/// Whether a round that has `drafted` drafts takes one more. `reach`: the chance that all of them are right,
+/// if the drafter can tell.
+bool wants_another(const DraftRequest& request, int drafted, std::optional<double> reach) {
+  if (request.policy == nullptr || !reach) return drafted < request.depth;
+  return drafted < request.limit && request.policy->goes_on(drafted, *reach);
+}
+
+}  // namespace
 
 void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts) {
   MtpHead& head = *model_.head();
@@ -78,13 +93,14 @@ void MtpDrafter::draft(const DraftRequest& request, std::vector<TokenId>& drafts
   TensorView output = evaluate_waiting(head, history, model_.limits().max_rows);
   const Position first = request.state.length() + 1;  // the pending token takes length()
   int tentative = 0;
-  for (int j = 0; j < request.depth; ++j) {
-    const TokenId id = propose(output, request, first + j, constraint ? constraint->mask() : nullptr);
+  double reach = 1;  // the chance of all drafts so far
+  for (int j = 0;; ++j) {
+    const auto [id, chance] = propose(output, request, first + j, constraint ? constraint->mask() : nullptr);
     if (id < 0) break;
     drafts.push_back(id);
     decoder.expect(request.state, announced_, {&id, 1});
     announced_.push_back(id);
-    if (j + 1 == request.depth) break;
+    if (!wants_another(request, j + 1, chance ? std::optional(reach *= *chance) : std::nullopt)) break;
     if (constraint) {
       if (const TokenMask* mask = constraint->mask(); mask != nullptr && !mask->allows(id)) break;
       constraint->accept(id);

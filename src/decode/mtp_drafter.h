@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "decode/drafter.h"
@@ -17,12 +18,17 @@ class MtpDrafter final : public Drafter {
   void draft(const DraftRequest& request, std::vector<TokenId>& drafts) override;
 
  private:
-  /// The token that the request's own rules choose from the head's scores; -1 when they choose none.
-  TokenId propose(TensorView output, const DraftRequest& request, Position position, const TokenMask* mask);
+  struct Proposal {
+    TokenId id = -1;  // -1: none
+    /// That the drafter gives it, where it was asked for and costs nothing to know.
+    std::optional<double> chance = std::nullopt;
+  };
+  /// The token that the request's own rules choose from the head's scores.
+  Proposal propose(TensorView output, const DraftRequest& request, Position position, const TokenMask* mask);
 
-  /// The 32 best rows by coarse score, rescored exactly: the best, lowest compact id on ties; -1 if none is a
+  /// The 32 best rows by coarse score, rescored exactly: the best, lowest compact id on ties, if one is a
   /// number.
-  TokenId propose_from_shortlist(TensorView output, const TokenMask* mask);
+  Proposal propose_from_shortlist(TensorView output, const TokenMask* mask);
 
   Model& model_;
   std::vector<TokenId> compact_ids_;  // token of each compact row; empty when rows are token ids

@@ -86,6 +86,26 @@ RowMaximum find_maximum(std::span<const float> row) {
   return best;
 }
 
+double chance_of_largest(std::span<const float> row) {
+  constexpr float kRange = 16;
+  constexpr std::size_t kChunk = 4 * kLanes;
+  const float* values = row.data();
+  const std::size_t whole = row.size() / kChunk * kChunk;
+  float largest = whole > 0 ? largest_of(values, whole) : kMinusInfinity;
+  for (std::size_t i = whole; i < row.size(); ++i) largest = values[i] > largest ? values[i] : largest;
+  if (largest == kMinusInfinity) return 0;
+  double mass = 0;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      if (values[i] > largest - kRange)
+        mass += f64_exp(static_cast<double>(values[i]) - static_cast<double>(largest));
+  };
+  for (std::size_t i = 0; i < whole; i += kChunk)
+    if (largest_of(values + i, kChunk) > largest - kRange) add(i, i + kChunk);
+  add(whole, row.size());
+  return mass > 0 ? 1 / mass : 0;
+}
+
 void select_top_k(std::span<const float> row, int k, std::vector<Candidate>& out) {
   constexpr std::size_t kBlock = 4 * kLanes;
   const auto keep = static_cast<std::size_t>(k);

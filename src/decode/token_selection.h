@@ -26,6 +26,10 @@ struct RowMaximum {
 /// The largest entry of a row, in one pass without sorting.
 RowMaximum find_maximum(std::span<const float> row);
 
+/// Share of the row's largest value in a softmax of the row, entries of e^-16 of it and less left out; 0 when
+/// no entry is a number above -inf.
+double chance_of_largest(std::span<const float> row);
+
 /// Replaces `out` by the `k` >= 1 first candidates of the row, in order. Entries of -inf are no candidates,
 /// so fewer may come back. The row must be numeric.
 void select_top_k(std::span<const float> row, int k, std::vector<Candidate>& out);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cache/verify_transaction.h"
-#include "decode/depth_policy.h"
+#include "decode/round_times.h"
 #include "model/model.h"
 
 namespace mererun {

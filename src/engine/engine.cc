@@ -131,19 +131,19 @@ CostModel Engine::cost_model(int width, SequenceState& state) {
   if (!options_.cost.measured) return FixedCost{options_.cost.ratio};
   if (!measured_cost_ || static_cast<int>(measured_cost_->cost.verify.size()) < width) {
     measured_cost_ = measure_cost(*model_, verify_log(width), width);
-    measured_behind_.clear();
+    round_times_.clear();
   }
   const auto length = static_cast<unsigned>(state.length());
   const int widest = static_cast<int>(measured_cost_->cost.verify.size());
   const bool has_room = state.length() + widest <= model_->config().max_positions;
-  if (length < kShortText || !state.history() || !has_room) return measured_cost_->cost;
-  const int magnitude = std::bit_width(length);
-  auto found = measured_behind_.find(magnitude);
-  if (found == measured_behind_.end()) {
-    MeasuredCost cost = measure_cost_behind(*model_, state, verify_log(widest), *measured_cost_);
-    found = measured_behind_.emplace(magnitude, std::move(cost)).first;
+  const bool is_short = length < kShortText || !state.history() || !has_room;
+  auto& times = round_times_[is_short ? 0 : std::bit_width(length)];
+  if (!times) {
+    times = std::make_shared<RoundTimes>(
+        is_short ? measured_cost_->cost
+                 : measure_cost_behind(*model_, state, verify_log(widest), *measured_cost_));
   }
-  return found->second;
+  return times;
 }
 
 const std::shared_ptr<const GrammarVocabulary>& Engine::grammar_vocabulary() const {

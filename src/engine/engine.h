@@ -94,7 +94,8 @@ class Engine {
   /// A log for verifications of up to `width` rows; made once per width asked for and reused.
   VerifyLog& verify_log(int width);
   /// The cost model of a request that may draft up to width - 1 tokens behind the text that `state` holds.
-  /// Measures on first use, and again for texts of each further power of two; the state stays as it is.
+  /// Measures on first use, and again for texts of each further power of two; the state stays as it is. What
+  /// requests learn of the times stays for those that follow.
   CostModel cost_model(int width, SequenceState& state);
 
   /// Renders a conversation. Errors: kUnsupported without a template; the template's own.
@@ -128,8 +129,8 @@ class Engine {
   DiskStore* disk_store_ = nullptr;  // owned by the cache
   std::optional<MtpDrafter> drafter_;
   std::optional<VerifyLog> verify_log_;
-  std::optional<CostMeasurement> measured_cost_;  // behind a short text
-  std::map<int, MeasuredCost> measured_behind_;   // by the logarithm of the text's length
+  std::optional<CostMeasurement> measured_cost_;            // behind a short text
+  std::map<int, std::shared_ptr<RoundTimes>> round_times_;  // by the logarithm of the text's length; short: 0
 };
 
 }  // namespace mererun

@@ -98,8 +98,9 @@ Admission SyntheticMtpGenerator::admit_variant(MtpVariant variant, int prompt_to
 
 CostModel SyntheticMtpGenerator::cost_model(VerifyLog& log, int width) {
   if (!cost_.measured) return FixedCost{cost_.ratio};
-  if (!measured_) measured_ = measure_cost(synthetic_.model(), log, width).cost;
-  return *measured_;
+  if (!times_ || times_->max_depth() < width - 1)
+    times_ = std::make_shared<RoundTimes>(measure_cost(synthetic_.model(), log, width).cost);
+  return times_;
 }
 
 /// What a drafting generation needs; empty for one that does not draft.

@@ -74,7 +74,7 @@ class SyntheticMtpGenerator final : public MtpGenerator {
   SyntheticModel& synthetic_;
   MtpGeneratorOptions options_;
   CostChoice cost_;
-  std::optional<MeasuredCost> measured_;
+  std::shared_ptr<RoundTimes> times_;
 };
 
 /// Tokens of a made-up prompt of so many lines.

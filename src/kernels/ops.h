@@ -42,6 +42,8 @@ class Ops {
   virtual ~Ops() = default;
 
   virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
+  /// True where results lie in host memory: they may be read in place once a call returned.
+  virtual bool is_host() const { return false; }
 
   /// Zeroed memory of the device. Errors: kOutOfMemory.
   virtual Buffer allocate(std::size_t bytes) = 0;

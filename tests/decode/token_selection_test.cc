@@ -90,6 +90,18 @@ TEST(FindMaximum, HasNoIndexWhenEverythingIsMasked) {
   EXPECT_EQ(find_maximum({}).index, -1);
 }
 
+TEST(ChanceOfLargest, IsItsShareOfTheSoftmax) {
+  for (const std::size_t size : {1u, 2u, 63u, 64u, 65u, 1000u}) {
+    const std::vector<float> row = normal_row(size, 3.0f, static_cast<std::uint32_t>(size));
+    const double largest = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const float x : row) sum += std::exp(x - largest);
+    EXPECT_NEAR(chance_of_largest(row), 1 / sum, 1e-4) << size;
+  }
+  EXPECT_EQ(chance_of_largest(std::vector<float>(70, -kInfinity)), 0);
+  EXPECT_EQ(chance_of_largest({}), 0);
+}
+
 TEST(SelectTopK, EqualsTheStartOfTheSortedRow) {
   std::vector<Candidate> got;
   for (const std::size_t size : {1u, 63u, 64u, 65u, 1000u, 5000u}) {

@@ -110,5 +110,35 @@ TEST(DraftVocabularyRule, TheShortlistRescoresTheThirtyTwoBestCoarseRows) {
   EXPECT_GT(differs_from_exact, 0) << "a coarse matrix of noise must sometimes miss the best row";
 }
 
+/// Drafts of a round behind `prompt` whose further drafts cost `step` of a serial round.
+std::size_t drafts_at_cost(Model& model, const std::vector<TokenId>& prompt, double step) {
+  MeasuredCost cost{.verify = {1}};
+  for (int i = 0; i < 5; ++i) cost.verify.push_back(cost.verify.back() + step);
+  const DepthPolicy policy({.max_depth = 5, .cost = std::make_shared<RoundTimes>(cost)});
+  SequenceState state = model.new_sequence();
+  Prefill(model, state, prompt, {}).run();
+  state.history()->append(state.last_hidden(), {prompt.data(), 1});
+  Sampler sampler({}, prompt);
+  std::vector<TokenId> drafts;
+  MtpDrafter drafter(model);
+  DraftRequest request{state, prompt.front(), 1, sampler, nullptr};
+  request.policy = &policy;
+  request.limit = 5;
+  drafter.draft(request, drafts);
+  return drafts.size();
+}
+
+TEST(SureDrafts, ARoundGoesOnWhileAnotherDraftPays) {
+  // Weights of noise: the drafter is never sure.
+  const TempFolder temp;
+  for (const bool shortlist : {false, true}) {
+    const auto model =
+        load_ranged(write_model(temp, shortlist ? "listed" : "plain", shortlist), shortlist, "cpu");
+    const auto prompt = random_ids(20, 256, 1);
+    EXPECT_EQ(drafts_at_cost(*model, prompt, 1e-9), 5u) << "drafts that cost nothing";
+    EXPECT_EQ(drafts_at_cost(*model, prompt, 0.9), 1u);
+  }
+}
+
 }  // namespace
 }  // namespace mererun

@@ -242,10 +242,11 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c) {
 }
 
 TEST(CpuAttention, TileAndSegmentEdges) {
-  for (const AttentionCase& c : {AttentionCase{4, 2, 32, 8, 0, 1}, AttentionCase{4, 2, 32, 8, 0, 70},
-                                 AttentionCase{6, 1, 64, 16, 63, 2}, AttentionCase{8, 1, 16, 16, 250, 13},
-                                 AttentionCase{2, 2, 48, 12, 1020, 9}, AttentionCase{5, 1, 20, 4, 1023, 1},
-                                 AttentionCase{3, 1, 80, 8, 1022, 33}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{4, 2, 32, 8, 0, 1}, AttentionCase{4, 2, 32, 8, 0, 70},
+        AttentionCase{6, 1, 64, 16, 63, 2}, AttentionCase{8, 1, 16, 16, 250, 13},
+        AttentionCase{2, 2, 48, 12, 1020, 9}, AttentionCase{5, 1, 20, 4, 1023, 1},
+        AttentionCase{3, 1, 80, 8, 1022, 33}, AttentionCase{4, 1, 64, 16, 2400, 4}}) {
     expect_parity(cpu_variants(), std::to_string(c.heads) + " heads, history " + std::to_string(c.history),
                   [&](Ops& ops) { return run_attention(ops, c); });
   }

@@ -125,8 +125,8 @@ void CpuOps::attend_blocks(const AttendBlocksParams& p) {
                        .kv_head = 0,
                        .first_row = 0,
                        .last_row = 1,
-                       .first_segment = 0,
-                       .last_segment = last / numerics::kSegmentPositions + 1},
+                       .first_tile = 0,
+                       .last_tile = last / numerics::kTilePositions + 1},
                       worker(w));
     }
   });

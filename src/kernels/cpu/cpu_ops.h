@@ -21,6 +21,7 @@ class CpuOps final : public Ops {
 
   std::string_view name() const override { return "cpu"; }
   CpuIsa isa() const { return kernels_.isa; }
+  bool is_host() const override { return true; }
   Buffer allocate(std::size_t bytes) override;
   void upload(void* device, const void* host, std::size_t bytes) override { copy(device, host, bytes); }
   void download(void* host, const void* device, std::size_t bytes) override { copy(host, device, bytes); }
@@ -68,6 +69,8 @@ class CpuOps final : public Ops {
   void reserve_workers(const ScratchShape& shape);
   WorkerScratch worker(int w);
 
+  void attend_by_tile(const AttendParams& p, int tiles, int queries);
+
   // Assignments (row, expert) of one expert_mlp call, sorted by expert, then row.
   struct ExpertSpan {
     int expert, first, count;
@@ -91,6 +94,8 @@ class CpuOps final : public Ops {
   OnConverted on_converted_;
   std::vector<Scratch> workers_;
   RowForms rows_;
+  std::vector<AttendJob> attend_jobs_;
+  std::vector<float*> loose_tiles_;
   Scratch partials_;
   std::vector<LinearJob> jobs_;
   std::vector<const PackedView*> views_;

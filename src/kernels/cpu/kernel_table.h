@@ -59,15 +59,19 @@ struct StoredRow {
   const std::byte* biases = nullptr;
 };
 
-/// One KV head's attention over a range of rows and segments. A query is one head of one row; there are
-/// (last_row - first_row) * heads / kv_heads of them, heads fastest.
+/// One KV head's attention over a range of rows and tiles. A query is one head of one row; there are
+/// (last_row - first_row) * heads / kv_heads of them, heads fastest. A partial is m, l, o of every query:
+/// [queries][2 + head_dim].
 struct AttendJob {
   const AttendParams* params = nullptr;
   int kv_head = 0;
-  int first_row = 0, last_row = 0;          // rows [first, last) of the pass
-  int first_segment = 0, last_segment = 0;  // segments [first, last)
-  /// [segments of all jobs][queries][2 + head_dim]: m, l, o of each segment; null: fold them and write out.
-  float* partial = nullptr;
+  int first_row = 0, last_row = 0;    // rows [first, last) of the pass
+  int first_tile = 0, last_tile = 0;  // tiles [first, last)
+  /// Partials of all segments; null: fold them and write out.
+  float* segments = nullptr;
+  /// With `segments`, by tile: where a tile is kept on its own because another worker computes the tiles of
+  /// its segment before it; null: it is folded into its segment.
+  float* const* loose = nullptr;
 };
 
 /// The kernels of one instruction set. Every function is thread-safe on disjoint ranges.
@@ -100,14 +104,14 @@ struct KernelTable {
   /// Items [begin, end): row t has heads + kv_heads of them.
   void (*attention_prepare)(const AttentionPrepareParams& p, int begin, int end, WorkerScratch scratch);
   void (*attend)(const AttendJob& job, WorkerScratch scratch);
-  /// Folds the partial segments of queries [begin, end) of the job's rows into out.
+  /// Folds loose tiles into their segments, and the segments of queries [begin, end), into out.
   void (*fold_segments)(const AttendJob& job, int begin, int end, WorkerScratch scratch);
 
   /// Items [begin, end): row t has key_heads + value_heads of them.
   void (*delta_prepare)(const DeltaPrepareParams& p, int begin, int end);
   /// Column blocks [begin, end) of all value heads; a head has ceil(value_dim / 16) of them.
   void (*delta_step)(const DeltaStepParams& p, int begin, int end, WorkerScratch scratch);
-  void (*delta_replay)(const DeltaReplayParams& p, int begin, int end, WorkerScratch scratch);
+  void (*delta_replay)(const DeltaReplayParams& p, int begin, int end);
 
   // Flash-Next. Items [begin, end): a row has `groups` (norm) or 4 of them.
   void (*grouped_rms_norm)(const GroupedRmsNormParams& p, int begin, int end);

@@ -33,6 +33,7 @@ class ReferenceOps final : public Ops {
   explicit ReferenceOps(const Loops& loops) : loops_(loops) {}
 
   std::string_view name() const override { return "reference"; }
+  bool is_host() const override { return true; }
 
   Buffer allocate(std::size_t bytes) override;
   void upload(void* device, const void* host, std::size_t bytes) override;

@@ -254,23 +254,19 @@ template <int kQueries>
   }
 }
 
+/// In groups that fit the registers, as even as may be: a group of few computes slowly.
 void attend_queries(const KeyTile& tile, const TileQuery* queries, int count) {
-  while (count > 0) {
-    int n = smaller(count, 6);
-    if (count == 7 || count == 8) n = 4;
-    if constexpr (kMaxQueries == 12) {
-      if (count == 8) n = 8;
-      if (count >= 12) n = 12;
-    }
+  for (int groups = (count + kMaxQueries - 1) / kMaxQueries; groups > 0; --groups) {
+    const int n = (count + groups - 1) / groups;
     switch (n) {
       case 1: attend_tile<1>(tile, queries); break;
       case 2: attend_tile<2>(tile, queries); break;
       case 3: attend_tile<3>(tile, queries); break;
       case 4: attend_tile<4>(tile, queries); break;
       case 5: attend_tile<5>(tile, queries); break;
-      case 8: attend_tile<kMaxQueries == 12 ? 8 : 6>(tile, queries); break;
-      case 12: attend_tile<kMaxQueries>(tile, queries); break;
-      default: attend_tile<6>(tile, queries); break;
+      case 6: attend_tile<6>(tile, queries); break;
+      case 7: attend_tile<(kMaxQueries < 7 ? kMaxQueries : 7)>(tile, queries); break;
+      default: attend_tile<kMaxQueries>(tile, queries); break;
     }
     queries += n;
     count -= n;
@@ -319,61 +315,76 @@ struct AttendScratch {
   }
 };
 
+/// Scores and values of one tile for the queries that see it: those of the last rows. `sums` [queries] is
+/// the partial it is folded into; `starts`: the tile is the first there.
+MERERUN_VEC void attend_one_tile(const AttendJob& job, const AttendScratch& scratch, int index, float* sums,
+                                 bool starts) {
+  const AttendParams& p = *job.params;
+  const int dim = p.cache.head_dim;
+  const int group = p.heads / p.cache.kv_heads;
+  const int count = (job.last_row - job.first_row) * group;
+  const std::int32_t* positions = line<const std::int32_t>(p.positions, 0);
+  const int first = index * kTile;
+  const StoredTile stored(p.cache, job.kv_head, first);
+  const bool fetches = index + 1 < job.last_tile && count <= kFetchQueries;
+  const StoredTile next = fetches ? StoredTile(p.cache, job.kv_head, first + kTile) : stored;
+  transpose_keys(stored.keys, dim, smaller(kTile, positions[job.last_row - 1] + 1 - first), scratch.keys);
+  int live = 0;
+  for (int i = 0; i < count; ++i) {
+    const int t = job.first_row + i / group;
+    if (positions[t] < first) continue;
+    const std::int64_t head = job.kv_head * group + i % group;
+    scratch.queries[live++] = {line<const float>(p.q, t) + head * dim,
+                               smaller(kTile, positions[t] + 1 - first),
+                               Partial{sums + static_cast<std::int64_t>(i) * (dim + 2)}};
+  }
+  attend_queries({scratch.keys, stored, next, dim, p.scale_log2e, starts}, scratch.queries, live);
+}
+
 void attend(const AttendJob& job, WorkerScratch worker) {
   const AttendParams& p = *job.params;
-  const KvLayerView& cache = p.cache;
-  const int dim = cache.head_dim;
-  const int group = p.heads / cache.kv_heads;
+  const int dim = p.cache.head_dim;
+  const int group = p.heads / p.cache.kv_heads;
   const int count = (job.last_row - job.first_row) * group;
-  const int partial = dim + 2;
-  constexpr int kSegment = numerics::kSegmentPositions;
+  const std::int64_t partial = dim + 2;
+  constexpr int kTiles = numerics::kSegmentTiles;
   const AttendScratch scratch(worker.data, dim, count);
   const std::int32_t* positions = line<const std::int32_t>(p.positions, 0);
-  const int visible = positions[job.last_row - 1] + 1;
-  for (int s = job.first_segment; s < job.last_segment; ++s) {
-    float* sums = job.partial == nullptr ? scratch.segments
-                                         : job.partial + static_cast<std::int64_t>(s) * count * partial;
-    const int end = smaller((s + 1) * kSegment, visible);
-    for (int first = s * kSegment; first < end; first += kTile) {
-      const StoredTile stored(cache, job.kv_head, first);
-      const bool fetches = first + kTile < end && count <= kFetchQueries;
-      const StoredTile next = fetches ? StoredTile(cache, job.kv_head, first + kTile) : stored;
-      transpose_keys(stored.keys, dim, smaller(kTile, end - first), scratch.keys);
-      const KeyTile tile{scratch.keys, stored, next, dim, p.scale_log2e, first % kSegment == 0};
-      int live = 0;  // queries that see this tile: the last rows of the pass
-      for (int i = 0; i < count; ++i) {
-        const int t = job.first_row + i / group;
-        if (positions[t] < first) continue;
-        const std::int64_t head = job.kv_head * group + i % group;
-        scratch.queries[live++] = {line<const float>(p.q, t) + head * dim,
-                                   smaller(kTile, positions[t] + 1 - first),
-                                   Partial{sums + static_cast<std::int64_t>(i) * partial}};
-      }
-      attend_queries(tile, scratch.queries, live);
+  for (int index = job.first_tile; index < job.last_tile; ++index) {
+    const int segment = index / kTiles;
+    if (job.segments != nullptr) {
+      float* own = job.loose[index];
+      float* sums = own != nullptr ? own : job.segments + segment * count * partial;
+      attend_one_tile(job, scratch, index, sums, own != nullptr || index % kTiles == 0);
+      continue;
     }
-    if (job.partial != nullptr) continue;
+    attend_one_tile(job, scratch, index, scratch.segments, index % kTiles == 0);
+    if (index + 1 < job.last_tile && (index + 1) % kTiles != 0) continue;
     for (int i = 0; i < count; ++i) {
-      if (positions[job.first_row + i / group] < s * kSegment) continue;
-      const std::int64_t at = static_cast<std::int64_t>(i) * partial;
-      fold(Partial{scratch.wholes + at}, Partial{sums + at}, s == 0, dim);
+      if (positions[job.first_row + i / group] < segment * numerics::kSegmentPositions) continue;
+      fold(Partial{scratch.wholes + i * partial}, Partial{scratch.segments + i * partial}, segment == 0, dim);
     }
   }
-  if (job.partial != nullptr) return;
-  for (int i = 0; i < count; ++i)
-    write_query(job, i, Partial{scratch.wholes + static_cast<std::int64_t>(i) * partial});
+  if (job.segments != nullptr) return;
+  for (int i = 0; i < count; ++i) write_query(job, i, Partial{scratch.wholes + i * partial});
 }
 
 void fold_segments(const AttendJob& job, int begin, int end, WorkerScratch worker) {
   const AttendParams& p = *job.params;
   const int dim = p.cache.head_dim;
   const int group = p.heads / p.cache.kv_heads;
-  const int count = (job.last_row - job.first_row) * group;
+  const std::int64_t count = (job.last_row - job.first_row) * group;
+  constexpr int kTiles = numerics::kSegmentTiles;
   const Partial whole{reinterpret_cast<float*>(worker.data)};
   for (int i = begin; i < end; ++i) {
-    const int position = line<const std::int32_t>(p.positions, 0)[job.first_row + i / group];
-    for (int s = 0; s * numerics::kSegmentPositions <= position; ++s) {
-      const std::int64_t at = (static_cast<std::int64_t>(s) * count + i) * (dim + 2);
-      fold(whole, Partial{job.partial + at}, s == 0, dim);
+    const int tiles = line<const std::int32_t>(p.positions, 0)[job.first_row + i / group] / kTile + 1;
+    for (int s = 0; s * kTiles < tiles; ++s) {
+      const Partial segment{job.segments + (s * count + i) * (dim + 2)};
+      for (int tile = s * kTiles; tile < smaller((s + 1) * kTiles, tiles); ++tile) {
+        if (job.loose[tile] == nullptr) continue;
+        fold(segment, Partial{job.loose[tile] + static_cast<std::int64_t>(i) * (dim + 2)}, false, dim);
+      }
+      fold(whole, segment, s == 0, dim);
     }
     write_query(job, i, whole);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The gated delta rule: one vector of state columns at a time, held in the first-level cache for all rows.
+// The gated delta rule: one vector of state columns at a time, held in the first-level cache between rows.
 
 #include "kernels/cpu/isa/common.h"
 
@@ -50,35 +50,6 @@ void delta_prepare(const DeltaPrepareParams& p, int begin, int end) {
   }
 }
 
-/// kLanes columns of one head's state, [key_dim][kLanes] in scratch.
-struct DeltaColumns {
-  TensorView view;
-  int first_row, rows;      // of the head
-  int first_column, count;  // count <= kLanes exist
-  float* state;
-
-  MERERUN_VEC void read() const {
-    for (int i = 0; i < rows; ++i) {
-      const float* from = line<const float>(view, first_row + i) + first_column;
-      if (count == kLanes) {
-        store(state + i * kLanes, load<FN>(from));
-      } else {
-        for (int c = 0; c < kLanes; ++c) state[i * kLanes + c] = c < count ? from[c] : 0.0f;
-      }
-    }
-  }
-  MERERUN_VEC void write() const {
-    for (int i = 0; i < rows; ++i) {
-      float* to = line<float>(view, first_row + i) + first_column;
-      if (count == kLanes) {
-        store(to, load<FN>(state + i * kLanes));
-      } else {
-        for (int c = 0; c < count; ++c) to[c] = state[i * kLanes + c];
-      }
-    }
-  }
-};
-
 MERERUN_VEC FN load_some(const float* p, int count) {
   if (count == kLanes) return load<FN>(p);
   float lanes[kLanes] = {};
@@ -92,10 +63,26 @@ MERERUN_VEC void store_some(float* p, FN v, int count) {
   for (int c = 0; c < count; ++c) p[c] = lanes[c];
 }
 
-/// For every state row i, S = change(S, i) is stored and accumulator i mod 16 takes fma(S, x[i], acc);
-/// returns the joined accumulators (tree T of docs/exactness.md).
-template <typename Change>
-MERERUN_VEC FN sweep_state(float* state, int rows, const float* x, Change change) {
+/// kLanes columns of one head's state.
+struct DeltaColumns {
+  TensorView view;
+  int first_row, rows;      // of the head
+  int first_column, count;  // count <= kLanes exist
+  float* next;              // the columns that follow these, [rows] lines as far apart as these; null: none
+
+  MERERUN_VEC float* at(int i) const { return line<float>(view, first_row + i) + first_column; }
+  MERERUN_VEC FN read(int i) const { return load_some(at(i), count); }
+  MERERUN_VEC void write(int i, FN s) const { store_some(at(i), s, count); }
+  /// A column has one line in every row of the state, which no hardware prefetcher follows.
+  MERERUN_VEC void fetch_next(int i) const {
+    if (next != nullptr) __builtin_prefetch(next + i * view.row_stride, 0, 2);
+  }
+};
+
+/// For every state row i, accumulator i mod 16 takes fma(state(i), x[i], acc); returns the joined
+/// accumulators (tree T of docs/exactness.md).
+template <typename State>
+MERERUN_VEC FN sweep_state(int rows, const float* x, State state) {
   FN quads[4];
   for (int half = 0; half < numerics::kDeltaLanes / kDeltaSums; ++half) {
     FN acc[kDeltaSums];
@@ -103,10 +90,7 @@ MERERUN_VEC FN sweep_state(float* state, int rows, const float* x, Change change
     for (int i = half * kDeltaSums; i < rows; i += numerics::kDeltaLanes) {
       unrolled<kDeltaSums>([&](auto index) __attribute__((always_inline)) {
         constexpr int j = decltype(index)::value;
-        float* at = state + (i + j) * kLanes;
-        const FN s = change(load<FN>(at), i + j);
-        store(at, s);
-        acc[j] = fma(s, splat<FN>(x[i + j]), acc[j]);
+        acc[j] = fma(state(i + j), splat<FN>(x[i + j]), acc[j]);
       });
     }
     for (int j = 0; j < kDeltaSums; j += 4) {
@@ -118,68 +102,87 @@ MERERUN_VEC FN sweep_state(float* state, int rows, const float* x, Change change
 
 /// Calls f(head, columns) for every vector of columns of the column blocks [begin, end).
 template <typename F>
-MERERUN_VEC void for_columns(const DeltaShape& shape, const TensorView& state, int begin, int end,
-                             float* scratch, F&& f) {
+MERERUN_VEC void for_columns(const DeltaShape& shape, const TensorView& state, int begin, int end, F&& f) {
   const int blocks = (shape.value_dim + kPanelRows - 1) / kPanelRows;
   for (int item = begin; item < end; ++item) {
     const int head = item / blocks;
     const int first = item % blocks * kPanelRows;
     const int last = smaller(first + kPanelRows, shape.value_dim);
+    const int after = item + 1;
+    float* next = after == end
+                      ? nullptr
+                      : line<float>(state, after / blocks * shape.key_dim) + after % blocks * kPanelRows;
     for (int c = first; c < last; c += kLanes) {
-      f(head,
-        DeltaColumns{state, head * shape.key_dim, shape.key_dim, c, smaller(kLanes, last - c), scratch});
+      f(head, DeltaColumns{state, head * shape.key_dim, shape.key_dim, c, smaller(kLanes, last - c), next});
     }
   }
 }
 
-void delta_step(const DeltaStepParams& p, int begin, int end, WorkerScratch scratch) {
+/// One row of the delta rule on one vector of columns; `scratch` [key_dim][kLanes] holds the state between
+/// rows: the first row finds it in the cache, the last leaves it there if asked to.
+template <bool kFirst, bool kLast>
+MERERUN_VEC void step_columns(const DeltaStepParams& p, int t, int head, const DeltaColumns& columns,
+                              float* scratch) {
   const DeltaShape& shape = p.shape;
   const int per_key = shape.value_heads / shape.key_heads;
-  for_columns(shape, p.state, begin, end, reinterpret_cast<float*>(scratch.data),
-              [&](int head, const DeltaColumns& columns) {
-                columns.read();
-                const std::int64_t key_first = static_cast<std::int64_t>(head / per_key) * shape.key_dim;
-                const std::int64_t value_first =
-                    static_cast<std::int64_t>(head) * shape.value_dim + columns.first_column;
-                for (int t = 0; t < p.q.rows; ++t) {
-                  const float* q = line<const float>(p.q, t) + key_first;
-                  const float* k = line<const float>(p.k, t) + key_first;
-                  const FN v = load_some(line<const float>(p.v, t) + value_first, columns.count);
-                  const FN alpha = splat<FN>(line<const float>(p.alpha, t)[head]);
-                  const FN beta = splat<FN>(line<const float>(p.beta, t)[head]);
-                  const FN read =
-                      sweep_state(columns.state, shape.key_dim, k, [&](FN s, int) { return mul(alpha, s); });
-                  const FN u = mul(beta, sub(v, read));
-                  const FN out = sweep_state(columns.state, shape.key_dim, q,
-                                             [&](FN s, int i) { return fma(u, splat<FN>(k[i]), s); });
-                  store_some(line<float>(p.out, t) + value_first, out, columns.count);
-                  if (!p.u.empty()) store_some(line<float>(p.u, t) + value_first, u, columns.count);
-                }
-                if (p.write == StateWrite::kStore) columns.write();
-              });
+  const std::int64_t key_first = static_cast<std::int64_t>(head / per_key) * shape.key_dim;
+  const std::int64_t value_first = static_cast<std::int64_t>(head) * shape.value_dim + columns.first_column;
+  const float* q = line<const float>(p.q, t) + key_first;
+  const float* k = line<const float>(p.k, t) + key_first;
+  const FN v = load_some(line<const float>(p.v, t) + value_first, columns.count);
+  const FN alpha = splat<FN>(line<const float>(p.alpha, t)[head]);
+  const FN beta = splat<FN>(line<const float>(p.beta, t)[head]);
+  const FN read = sweep_state(
+      shape.key_dim, k, [&](int i) __attribute__((always_inline)) {
+        const FN s = mul(alpha, kFirst ? columns.read(i) : load<FN>(scratch + i * kLanes));
+        store(scratch + i * kLanes, s);
+        return s;
+      });
+  const FN u = mul(beta, sub(v, read));
+  const bool writes = kLast && p.write == StateWrite::kStore;
+  const FN out = sweep_state(
+      shape.key_dim, q, [&](int i) __attribute__((always_inline)) {
+        if (kLast) columns.fetch_next(i);
+        const FN s = fma(u, splat<FN>(k[i]), load<FN>(scratch + i * kLanes));
+        if (writes) columns.write(i, s);
+        if (!kLast) store(scratch + i * kLanes, s);
+        return s;
+      });
+  store_some(line<float>(p.out, t) + value_first, out, columns.count);
+  if (!p.u.empty()) store_some(line<float>(p.u, t) + value_first, u, columns.count);
 }
 
-void delta_replay(const DeltaReplayParams& p, int begin, int end, WorkerScratch scratch) {
+void delta_step(const DeltaStepParams& p, int begin, int end, WorkerScratch worker) {
+  auto* scratch = reinterpret_cast<float*>(worker.data);
+  for_columns(p.shape, p.state, begin, end, [&](int head, const DeltaColumns& columns) {
+    const int last = p.q.rows - 1;
+    if (last == 0) return step_columns<true, true>(p, 0, head, columns, scratch);
+    step_columns<true, false>(p, 0, head, columns, scratch);
+    for (int t = 1; t < last; ++t) step_columns<false, false>(p, t, head, columns, scratch);
+    step_columns<false, true>(p, last, head, columns, scratch);
+  });
+}
+
+void delta_replay(const DeltaReplayParams& p, int begin, int end) {
   const DeltaShape& shape = p.shape;
   const int per_key = shape.value_heads / shape.key_heads;
-  for_columns(shape, p.state, begin, end, reinterpret_cast<float*>(scratch.data),
-              [&](int head, const DeltaColumns& columns) {
-                columns.read();
-                const std::int64_t key_first = static_cast<std::int64_t>(head / per_key) * shape.key_dim;
-                const std::int64_t value_first =
-                    static_cast<std::int64_t>(head) * shape.value_dim + columns.first_column;
-                // Some state rows at a time stay in registers for all replayed rows.
-                for (int first = 0; first < shape.key_dim; first += kDeltaSums) {
-                  FN s[kDeltaSums];
-                  for (int j = 0; j < kDeltaSums; ++j) s[j] = load<FN>(columns.state + (first + j) * kLanes);
-                  for (int t = 0; t < p.k.rows; ++t) {
-                    const float* k = line<const float>(p.k, t) + key_first + first;
-                    const FN u = load_some(line<const float>(p.u, t) + value_first, columns.count);
-                    const FN alpha = splat<FN>(line<const float>(p.alpha, t)[head]);
-                    for (int j = 0; j < kDeltaSums; ++j) s[j] = fma(u, splat<FN>(k[j]), mul(alpha, s[j]));
-                  }
-                  for (int j = 0; j < kDeltaSums; ++j) store(columns.state + (first + j) * kLanes, s[j]);
-                }
-                columns.write();
-              });
+  for_columns(shape, p.state, begin, end, [&](int head, const DeltaColumns& columns) {
+    const std::int64_t key_first = static_cast<std::int64_t>(head / per_key) * shape.key_dim;
+    const std::int64_t value_first = static_cast<std::int64_t>(head) * shape.value_dim + columns.first_column;
+    // Some state rows at a time stay in registers for all replayed rows.
+    for (int first = 0; first < shape.key_dim; first += kDeltaSums) {
+      FN s[kDeltaSums];
+      for (int j = 0; j < kDeltaSums; ++j) {
+        columns.fetch_next(first + j);
+        s[j] = columns.read(first + j);
+      }
+      for (int t = 0; t < p.k.rows; ++t) {
+        const float* k = line<const float>(p.k, t) + key_first + first;
+        const FN u = load_some(line<const float>(p.u, t) + value_first, columns.count);
+        const FN alpha = splat<FN>(line<const float>(p.alpha, t)[head]);
+        for (int j = 0; j < kDeltaSums; ++j) s[j] = fma(u, splat<FN>(k[j]), mul(alpha, s[j]));
+      }
+      for (int j = 0; j < kDeltaSums; ++j) columns.write(first + j, s[j]);
+    }
+  });
 }

@@ -15,7 +15,7 @@ constexpr bool kHasByteDots = true;
 #else
 constexpr bool kHasByteDots = false;
 #endif
-constexpr int kMaxQueries = 12;       // queries that share the registers of an attention tile
+constexpr int kMaxQueries = 8;        // queries that share the registers of an attention tile
 constexpr int kDeltaSums = 16;        // delta-rule accumulators that fit the registers at once
 constexpr int kAttentionVectors = 2;  // registers of keys (or value dims) per query in the attention tile
 
