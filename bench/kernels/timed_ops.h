@@ -31,6 +31,7 @@ class TimedOps final : public Ops {
   std::size_t weight_bytes() const { return weight_bytes_; }
 
   std::string_view name() const override { return ops_->name(); }
+  bool is_host() const override { return ops_->is_host(); }
   Buffer allocate(std::size_t bytes) override { return ops_->allocate(bytes); }
   void upload(void* device, const void* host, std::size_t bytes) override;
   void download(void* host, const void* device, std::size_t bytes) override;
