@@ -19,6 +19,39 @@ using testing::IdSink;
 
 constexpr int kTokens = 40;
 
+SequenceState prefilled(Model& model, const std::vector<TokenId>& prompt) {
+  SequenceState state = model.new_sequence();
+  Prefill(model, state, prompt, {}).run();
+  return state;
+}
+
+/// A generation of kTokens with rounds of four drafts, before its first round.
+struct Drafting {
+  Drafting(Model& model, MtpDrafter& drafter, const std::vector<TokenId>& prompt)
+      : state(prefilled(model, prompt)),
+        sampler({}, prompt),
+        log(model.new_verify_log(5)),
+        policy({.max_depth = 4, .cost = FullDepth{}}),
+        generation({.model = model,
+                    .state = state,
+                    .sampler = sampler,
+                    .sink = sink,
+                    .log = &log,
+                    .drafter = &drafter,
+                    .policy = &policy},
+                   {.max_tokens = kTokens, .context_limit = 4096}) {
+    sink.max_tokens = kTokens;
+    generation.begin();
+  }
+
+  SequenceState state;
+  Sampler sampler;
+  IdSink sink;
+  VerifyLog log;
+  DepthPolicy policy;
+  Generation generation;
+};
+
 class Faults : public ::testing::TestWithParam<std::string> {
  protected:
   Faults() {
@@ -38,22 +71,9 @@ TEST_P(Faults, ARoundThatFailsLeavesTheStateOrRefusesItsUse) {
   MtpDrafter drafter(*model_);
   int intact = 0, refused = 0;
   for (int n = 1;; n += 3) {
-    SequenceState state = model_->new_sequence();
-    Prefill(*model_, state, prompt_, {}).run();
-    Sampler sampler({}, prompt_);
-    IdSink sink;
-    sink.max_tokens = kTokens;
-    VerifyLog log = model_->new_verify_log(5);
-    DepthPolicy policy({.max_depth = 4, .cost = FullDepth{}});
-    Generation generation({.model = *model_,
-                           .state = state,
-                           .sampler = sampler,
-                           .sink = sink,
-                           .log = &log,
-                           .drafter = &drafter,
-                           .policy = &policy},
-                          {.max_tokens = kTokens, .context_limit = 4096});
-    generation.begin();
+    Drafting drafting(*model_, drafter, prompt_);
+    SequenceState& state = drafting.state;
+    Generation& generation = drafting.generation;
     generation.round();
     const int length = state.length();
     const int transitions = state.history()->transitions();
@@ -146,22 +166,9 @@ TEST_P(TableFaults, ABrokenFileCostsTheRoundAndAMendedOneGoesOn) {
   MtpDrafter drafter(*model_);
   // Later ones find the rows that they need in the cache: the same tokens come again.
   for (int rounds = 5; rounds >= (GetParam() > 1 ? 5 : 0); --rounds) {
-    SequenceState state = model_->new_sequence();
-    Prefill(*model_, state, prompt_, {}).run();
-    Sampler sampler({}, prompt_);
-    IdSink sink;
-    sink.max_tokens = kTokens;
-    VerifyLog log = model_->new_verify_log(5);
-    DepthPolicy policy({.max_depth = 4, .cost = FullDepth{}});
-    Generation generation({.model = *model_,
-                           .state = state,
-                           .sampler = sampler,
-                           .sink = sink,
-                           .log = &log,
-                           .drafter = &drafter,
-                           .policy = &policy},
-                          {.max_tokens = kTokens, .context_limit = 4096});
-    generation.begin();
+    Drafting drafting(*model_, drafter, prompt_);
+    SequenceState& state = drafting.state;
+    Generation& generation = drafting.generation;
     for (int i = 0; i < rounds; ++i) generation.round();
     const int length = state.length();
     const auto tokens = generation.tokens();
