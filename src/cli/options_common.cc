@@ -3,6 +3,7 @@
 #include "cli/option_table.h"
 #include "cli/options.h"
 #include "cli/value_parsing.h"
+#include "engine/cpu_isa.h"
 
 namespace mererun {
 
@@ -80,7 +81,7 @@ void declare_device(OptionTable& table, DeviceFlags& flags) {
        .help = "instruction set of the CPU's kernels: auto (the widest that the machine has), portable, "
                "avx2, avx512, avx512-vnni or neon; results are the same bits with each",
        .default_text = "auto"},
-      {"auto", "portable", "avx2", "avx512", "avx512-vnni", "neon"}, flags.cpu_isa);
+      cpu_isa_names(), flags.cpu_isa);
 }
 
 void declare_drafting(OptionTable& table, DraftingFlags& flags) {

@@ -20,7 +20,8 @@ class MtpDrafter final : public Drafter {
  private:
   struct Proposal {
     TokenId id = -1;  // -1: none
-    /// That the drafter gives it, where it was asked for and costs nothing to know.
+    /// That the drafter gives it, 0 to 1; none where that is not computed: the scores stay on a device, or
+    /// they are the whole vocabulary's and no policy asks.
     std::optional<double> chance = std::nullopt;
   };
   /// The token that the request's own rules choose from the head's scores.

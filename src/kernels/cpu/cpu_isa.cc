@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 
 #include "base/error.h"
 
@@ -36,6 +35,12 @@ std::string names(F&& accepts) {
 }  // namespace
 
 std::string_view name_of(CpuIsa isa) { return std::ranges::find(kNames, isa, &NamedIsa::isa)->name; }
+
+std::vector<std::string> cpu_isa_names() {
+  std::vector<std::string> all;
+  for (const NamedIsa& entry : kNames) all.emplace_back(entry.name);
+  return all;
+}
 
 CpuIsa parse_cpu_isa(std::string_view text) {
   const auto* found = std::ranges::find(kNames, text, &NamedIsa::name);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/ops.h"
@@ -10,6 +12,8 @@ namespace mererun {
 
 /// "auto", "portable", "avx2", "avx512", "avx512-vnni" or "neon".
 std::string_view name_of(CpuIsa isa);
+/// All of these.
+std::vector<std::string> cpu_isa_names();
 /// The set of that name. Errors: kInvalidArgument.
 CpuIsa parse_cpu_isa(std::string_view text);
 /// What a backend's kernels are made of (never kAuto); no value for other backends than the cpu one.
