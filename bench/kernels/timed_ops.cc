@@ -64,82 +64,46 @@ void TimedOps::timed(const std::string& kind, const CallTotals& counted, F&& cal
 }
 
 LinearHandle TimedOps::prepare_linear(const LinearSource& source) {
-  LinearHandle weight = ops_->prepare_linear(source);
+  LinearHandle weight = inner().prepare_linear(source);
   weight_bytes_ += weight->owned_bytes();
   labels_[weight.get()] = source.name.substr(source.name.rfind('.') + 1);
   return weight;
-}
-LinearHandle TimedOps::prepare_embedding(const LinearSource& source) {
-  return ops_->prepare_embedding(source);
 }
 
 void TimedOps::linear(const LinearParams& p) {
   CallTotals counted;
   for (const LinearParams::Target& target : p.targets) counted += product(target.weight, p.x.rows);
-  timed("linear " + label(p.targets.front().weight), counted, [&] { ops_->linear(p); });
+  timed("linear " + label(p.targets.front().weight), counted, [&] { inner().linear(p); });
 }
 void TimedOps::gated_linear(const GatedLinearParams& p) {
   CallTotals counted = product(p.gate, p.x.rows);
   counted += product(p.up, p.x.rows);
-  timed("gated_linear " + label(p.gate), counted, [&] { ops_->gated_linear(p); });
+  timed("gated_linear " + label(p.gate), counted, [&] { inner().gated_linear(p); });
 }
 void TimedOps::expert_mlp(const ExpertMlpParams& p) {
-  timed("expert_mlp", expert_product(p), [&] { ops_->expert_mlp(p); });
+  timed("expert_mlp", expert_product(p), [&] { inner().expert_mlp(p); });
 }
 void TimedOps::attend(const AttendParams& p) {
-  timed("attend", {.bytes = cache_bytes(p)}, [&] { ops_->attend(p); });
+  timed("attend", {.bytes = cache_bytes(p)}, [&] { inner().attend(p); });
 }
 void TimedOps::delta_step(const DeltaStepParams& p) {
-  timed("delta_step", {.bytes = float_bytes(p.state)}, [&] { ops_->delta_step(p); });
+  timed("delta_step", {.bytes = float_bytes(p.state)}, [&] { inner().delta_step(p); });
 }
 void TimedOps::delta_replay(const DeltaReplayParams& p) {
-  timed("delta_replay", {.bytes = float_bytes(p.state)}, [&] { ops_->delta_replay(p); });
+  timed("delta_replay", {.bytes = float_bytes(p.state)}, [&] { inner().delta_replay(p); });
 }
 
 void TimedOps::upload(void* device, const void* host, std::size_t bytes) {
-  timed("upload", {}, [&] { ops_->upload(device, host, bytes); });
-}
-void TimedOps::download(void* host, const void* device, std::size_t bytes) {
-  ops_->download(host, device, bytes);  // of what the caller does with the results
+  timed("upload", {}, [&] { inner().upload(device, host, bytes); });
 }
 void TimedOps::copy(void* to, const void* from, std::size_t bytes) {
-  timed("copy", {}, [&] { ops_->copy(to, from, bytes); });
+  timed("copy", {}, [&] { inner().copy(to, from, bytes); });
 }
 void TimedOps::zero(void* device, std::size_t bytes) {
-  timed("zero", {}, [&] { ops_->zero(device, bytes); });
+  timed("zero", {}, [&] { inner().zero(device, bytes); });
 }
-void TimedOps::embed_rows(const EmbedRowsParams& p) {
-  timed("embed_rows", {}, [&] { ops_->embed_rows(p); });
-}
-void TimedOps::rms_norm(const RmsNormParams& p) {
-  timed("rms_norm", {}, [&] { ops_->rms_norm(p); });
-}
-void TimedOps::gated_rms_norm(const GatedRmsNormParams& p) {
-  timed("gated_rms_norm", {}, [&] { ops_->gated_rms_norm(p); });
-}
-void TimedOps::selected_rows(const SelectedRowsParams& p) {
-  timed("selected_rows", {}, [&] { ops_->selected_rows(p); });
-}
-void TimedOps::swiglu(const SwigluParams& p) {
-  timed("swiglu", {}, [&] { ops_->swiglu(p); });
-}
-void TimedOps::add_rows(const AddRowsParams& p) {
-  timed("add_rows", {}, [&] { ops_->add_rows(p); });
-}
-void TimedOps::attention_prepare(const AttentionPrepareParams& p) {
-  timed("attention_prepare", {}, [&] { ops_->attention_prepare(p); });
-}
-void TimedOps::delta_prepare(const DeltaPrepareParams& p) {
-  timed("delta_prepare", {}, [&] { ops_->delta_prepare(p); });
-}
-void TimedOps::advance_window(const AdvanceWindowParams& p) {
-  timed("advance_window", {}, [&] { ops_->advance_window(p); });
-}
-void TimedOps::route_experts(const RouteExpertsParams& p) {
-  timed("route_experts", {}, [&] { ops_->route_experts(p); });
-}
-void TimedOps::argmax_rows(const ArgmaxRowsParams& p) {
-  timed("argmax_rows", {}, [&] { ops_->argmax_rows(p); });
+void TimedOps::around(std::string_view op, const std::function<void()>& call) {
+  timed(std::string(op), {}, call);
 }
 
 }  // namespace mererun::bench

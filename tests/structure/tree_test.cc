@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include "tests/structure/rules.h"
 
@@ -90,6 +91,18 @@ TEST(Tree, SharedModelCodeKnowsNoFlashNextParts) {  // structure.family_isolatio
         EXPECT_EQ(text.find(part), std::string::npos) << path << " includes " << part;
     }
   }
+}
+
+TEST(Tree, ForwardingOpsHandOnEveryOperation) {  // one of the base class would hide the other backend's
+  const std::string declared = read_text(kRoot / "src/kernels/ops.h").text;
+  const std::string forwarded = read_text(kRoot / "src/kernels/forwarding_ops.h").text;
+  const std::regex operation(R"(virtual void (\w+)\(const \w+Params& p\))");
+  int found = 0;
+  for (std::sregex_iterator it(declared.begin(), declared.end(), operation), end; it != end; ++it, ++found) {
+    const std::string name = (*it)[1];
+    EXPECT_NE(forwarded.find("forward(\"" + name + "\", &Ops::" + name + ", p)"), std::string::npos) << name;
+  }
+  EXPECT_GT(found, 20);
 }
 
 TEST(Tree, EveryFolderHasAShortReadme) {
