@@ -46,11 +46,9 @@ std::unique_ptr<Command> command(Command::Text text, Body<Options> body) {
   return std::make_unique<TypedCommand<Options>>(std::move(text), body);
 }
 
-}  // namespace
+using Commands = std::vector<std::unique_ptr<Command>>;
 
-// A command that this build lacks has nullptr for its body: its options are parsed and checked all the same.
-std::vector<std::unique_ptr<Command>> make_commands() {
-  std::vector<std::unique_ptr<Command>> commands;
+void add_text_commands(Commands& commands) {
   commands.push_back(command<TextChatOptions>(
       {.words = "text chat",
        .summary = "answer a prompt, or hold a conversation",
@@ -61,6 +59,9 @@ std::vector<std::unique_ptr<Command>> make_commands() {
                     "text chat --interactive --model demo-moe-4bit",
                     "text chat --temperature 0 --stats < question.txt"}},
       run_text_chat));
+}
+
+void add_model_commands(Commands& commands) {
   commands.push_back(command<ModelListOptions>({.words = "model list",
                                                 .summary = "the installed models",
                                                 .details = {},
@@ -98,6 +99,9 @@ std::vector<std::unique_ptr<Command>> make_commands() {
            "not hold gives exit status 1.",
        .examples = {"model qualify --model demo-moe-4bit --json"}},
       run_model_qualify));
+}
+
+void add_benchmark_commands(Commands& commands) {
   commands.push_back(command<BenchmarkMtpOptions>(
       {.words = "model benchmark q36-mtp",
        .summary = "generation speed: serial, adaptive and forced drafting",
@@ -115,6 +119,9 @@ std::vector<std::unique_ptr<Command>> make_commands() {
            "this is capacity, not generation speed. A row that differs gives exit status 1.",
        .examples = {"model benchmark q38-verification --widths 1,4,8 --tokens 256"}},
       run_benchmark_verification));
+}
+
+void add_api_commands(Commands& commands) {
   commands.push_back(command<ApiServeOptions>(
       {.words = "api serve",
        .summary = "serve a model over HTTP",
@@ -123,6 +130,9 @@ std::vector<std::unique_ptr<Command>> make_commands() {
                   "30 seconds, and exits with status 0.",
        .examples = {"api serve --port 8080", "api serve --model demo-moe-4bit --preflight"}},
       run_api_serve));
+}
+
+void add_convert_command(Commands& commands) {
   commands.push_back(command<ModelConvertOptions>(
       {.words = "model convert",
        .summary = "quantise a checkpoint",
@@ -133,6 +143,18 @@ std::vector<std::unique_ptr<Command>> make_commands() {
        .examples = {"model convert --source path/to/bf16 --output path/to/q4 --bits 4",
                     "model convert --source path/to/bf16 --output path/to/mixed --profile mixed-3-6"}},
       run_model_convert));
+}
+
+}  // namespace
+
+// A command that this build lacks has nullptr for its body: its options are parsed and checked all the same.
+std::vector<std::unique_ptr<Command>> make_commands() {
+  Commands commands;
+  add_text_commands(commands);
+  add_model_commands(commands);
+  add_benchmark_commands(commands);
+  add_api_commands(commands);
+  add_convert_command(commands);
   return commands;
 }
 
