@@ -111,23 +111,6 @@ void put_codes(const std::byte* stream, const PackedView& layout, std::byte* out
 
 }  // namespace
 
-PackedView affine_layout(const LinearSource& source) {
-  PackedView v;
-  v.format = WeightFormat::kAffine;
-  v.dtype = source.dtype;
-  v.experts = source.experts;
-  v.out = source.out;
-  v.in = source.in;
-  v.panels = (source.out + kPanelRows - 1) / kPanelRows;
-  v.bits = source.bits;
-  v.group = source.group;
-  v.groups = source.in / source.group;
-  v.record_bytes = static_cast<std::size_t>(source.group / kUnitCodes * source.bits) * 64 +
-                   2 * kPanelRows * size_of(source.dtype);
-  v.panel_bytes = static_cast<std::size_t>(v.groups) * v.record_bytes;
-  return v;
-}
-
 void pack_affine_panel(const LinearSource& source, const PackedView& layout, int expert, int panel,
                        std::byte* out) {
   const std::size_t side = size_of(source.dtype);

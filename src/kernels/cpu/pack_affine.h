@@ -5,10 +5,8 @@
 
 namespace mererun::cpu {
 
-/// Fills the shape of an affine source's PackedView (everything but `data`).
-PackedView affine_layout(const LinearSource& source);
-
-/// Writes one panel: the codes of up to 16 rows, their scales and biases. `out` is zeroed.
+/// Writes one panel of an affine source in the layout of its view: the codes of up to 16 rows, their scales
+/// and biases. `out` is zeroed.
 void pack_affine_panel(const LinearSource& source, const PackedView& layout, int expert, int panel,
                        std::byte* out);
 

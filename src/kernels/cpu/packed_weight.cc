@@ -13,14 +13,29 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+/// What both layouts have.
+PackedView panels_of(const LinearSource& source) {
+  return {.format = source.format,
+          .dtype = source.dtype,
+          .experts = source.experts,
+          .out = source.out,
+          .in = source.in,
+          .panels = (source.out + kPanelRows - 1) / kPanelRows};
+}
+
+PackedView affine_layout(const LinearSource& source) {
+  PackedView v = panels_of(source);
+  v.bits = source.bits;
+  v.group = source.group;
+  v.groups = source.in / source.group;
+  v.record_bytes = static_cast<std::size_t>(source.group / kUnitCodes * source.bits) * 64 +
+                   2 * kPanelRows * size_of(source.dtype);
+  v.panel_bytes = static_cast<std::size_t>(v.groups) * v.record_bytes;
+  return v;
+}
+
 PackedView dense_layout(const LinearSource& source) {
-  PackedView v;
-  v.format = WeightFormat::kDense;
-  v.dtype = source.dtype;
-  v.experts = source.experts;
-  v.out = source.out;
-  v.in = source.in;
-  v.panels = (source.out + kPanelRows - 1) / kPanelRows;
+  PackedView v = panels_of(source);
   v.planar = source.dtype != DType::kBF16;
   const int length = v.planar ? planar_length(source.in) : source.in;
   v.row_bytes = static_cast<std::size_t>(length) * size_of(source.dtype);
