@@ -63,74 +63,21 @@ Text::~Text() {
   if (heap_ != nullptr) heap_->release_bytes(bytes.size() + sizeof(Text));
 }
 
-Value Value::boolean(bool value) {
-  Value v;
-  v.kind_ = Kind::kBool;
-  v.payload_.integer = value ? 1 : 0;
-  return v;
-}
+Value::Value(Kind kind, Payload payload, std::shared_ptr<const Text> text)
+    : kind_(kind), payload_(payload), text_(std::move(text)) {}
 
-Value Value::integer(Integer value) {
-  Value v;
-  v.kind_ = Kind::kInt;
-  v.payload_.integer = value;
-  return v;
-}
-
-Value Value::number(double value) {
-  Value v;
-  v.kind_ = Kind::kFloat;
-  v.payload_.number = value;
-  return v;
-}
-
-Value Value::text(std::shared_ptr<const Text> value) {
-  Value v;
-  v.kind_ = Kind::kString;
-  v.text_ = std::move(value);
-  return v;
-}
-
-Value Value::sequence(Kind kind, Sequence* object) {
-  Value v;
-  v.kind_ = kind;
-  v.payload_.sequence = object;
-  return v;
-}
-
-Value Value::dict(Dict* object) {
-  Value v;
-  v.kind_ = Kind::kDict;
-  v.payload_.dict = object;
-  return v;
-}
-
-Value Value::name_space(Dict* object) {
-  Value v;
-  v.kind_ = Kind::kNamespace;
-  v.payload_.dict = object;
-  return v;
-}
-
-Value Value::callable(Callable* object) {
-  Value v;
-  v.kind_ = Kind::kCallable;
-  v.payload_.callable = object;
-  return v;
-}
-
-Value Value::loop(LoopState* object) {
-  Value v;
-  v.kind_ = Kind::kLoop;
-  v.payload_.loop = object;
-  return v;
-}
+Value Value::boolean(bool value) { return {Kind::kBool, {.integer = value ? 1 : 0}}; }
+Value Value::integer(Integer value) { return {Kind::kInt, {.integer = value}}; }
+Value Value::number(double value) { return {Kind::kFloat, {.number = value}}; }
+Value Value::text(std::shared_ptr<const Text> value) { return {Kind::kString, {}, std::move(value)}; }
+Value Value::sequence(Kind kind, Sequence* object) { return {kind, {.sequence = object}}; }
+Value Value::dict(Dict* object) { return {Kind::kDict, {.dict = object}}; }
+Value Value::name_space(Dict* object) { return {Kind::kNamespace, {.dict = object}}; }
+Value Value::callable(Callable* object) { return {Kind::kCallable, {.callable = object}}; }
+Value Value::loop(LoopState* object) { return {Kind::kLoop, {.loop = object}}; }
 
 Value Value::undefined_variable(std::shared_ptr<const Text> name) {
-  Value v;
-  v.kind_ = Kind::kUndefined;
-  v.text_ = std::move(name);
-  return v;
+  return {Kind::kUndefined, {}, std::move(name)};
 }
 
 Value Value::undefined_attribute(std::shared_ptr<const Text> name, Kind owner) {

@@ -125,10 +125,6 @@ class Value {
 
  private:
   enum class UndefinedBecause : std::uint8_t { kVariable, kAttribute, kReason };
-
-  Kind kind_ = Kind::kNone;
-  UndefinedBecause because_ = UndefinedBecause::kVariable;
-  Kind owner_ = Kind::kNone;
   union Payload {
     Integer integer;
     double number;
@@ -136,7 +132,14 @@ class Value {
     Dict* dict;
     Callable* callable;
     LoopState* loop;
-  } payload_{};
+  };
+
+  Value(Kind kind, Payload payload, std::shared_ptr<const Text> text = nullptr);
+
+  Kind kind_ = Kind::kNone;
+  UndefinedBecause because_ = UndefinedBecause::kVariable;
+  Kind owner_ = Kind::kNone;
+  Payload payload_{};
   std::shared_ptr<const Text> text_;
 };
 
