@@ -1,35 +1,10 @@
 #include "tests/checkpoint/test_files.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <stdexcept>
 
 namespace mererun::testing {
-
-namespace fs = std::filesystem;
-
-TempFolder::TempFolder() {
-  std::string pattern = (fs::temp_directory_path() / "mererun_checkpoint_XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = pattern;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code error;
-  fs::remove_all(path_, error);
-}
-
-fs::path TempFolder::write(std::string_view name, std::string_view content) const {
-  const fs::path path = path_ / name;
-  fs::create_directories(path.parent_path());
-  std::ofstream out(path, std::ios::binary);
-  out.write(content.data(), static_cast<std::streamsize>(content.size()));
-  if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
-  return path;
-}
 
 std::string safetensors_image(std::uint64_t stated_length, std::string_view header, std::string_view data) {
   std::string image;

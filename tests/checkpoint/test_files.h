@@ -1,32 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace mererun::testing {
-
-/// A fresh folder under the system's temporary folder, removed with its content at the end.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
-  /// Writes a file, making the folders above it.
-  std::filesystem::path write(std::string_view name, std::string_view content) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 /// A safetensors image: the length of `header`, `header`, `data`.
 std::string safetensors_image(std::string_view header, std::string_view data);

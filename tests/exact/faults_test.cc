@@ -15,42 +15,16 @@ namespace mererun {
 namespace {
 
 using testing::FaultyOps;
+using testing::GenerationSetup;
 using testing::IdSink;
+using testing::StartedGeneration;
 
 constexpr int kTokens = 40;
 
-SequenceState prefilled(Model& model, const std::vector<TokenId>& prompt) {
-  SequenceState state = model.new_sequence();
-  Prefill(model, state, prompt, {}).run();
-  return state;
+/// Rounds of four drafts.
+GenerationSetup drafting(MtpDrafter& drafter, const std::vector<TokenId>& prompt) {
+  return {.prompt = prompt, .max_tokens = kTokens, .width = 5, .drafter = &drafter};
 }
-
-/// A generation of kTokens with rounds of four drafts, before its first round.
-struct Drafting {
-  Drafting(Model& model, MtpDrafter& drafter, const std::vector<TokenId>& prompt)
-      : state(prefilled(model, prompt)),
-        sampler({}, prompt),
-        log(model.new_verify_log(5)),
-        policy({.max_depth = 4, .cost = FullDepth{}}),
-        generation({.model = model,
-                    .state = state,
-                    .sampler = sampler,
-                    .sink = sink,
-                    .log = &log,
-                    .drafter = &drafter,
-                    .policy = &policy},
-                   {.max_tokens = kTokens, .context_limit = 4096}) {
-    sink.max_tokens = kTokens;
-    generation.begin();
-  }
-
-  SequenceState state;
-  Sampler sampler;
-  IdSink sink;
-  VerifyLog log;
-  DepthPolicy policy;
-  Generation generation;
-};
 
 class Faults : public ::testing::TestWithParam<std::string> {
  protected:
@@ -71,9 +45,10 @@ TEST_P(Faults, ARoundThatFailsLeavesTheStateOrRefusesItsUse) {
   MtpDrafter drafter(*model_);
   int intact = 0, refused = 0;
   for (int n = 1;; n += 3) {
-    Drafting drafting(*model_, drafter, prompt_);
-    SequenceState& state = drafting.state;
-    Generation& generation = drafting.generation;
+    IdSink sink;
+    StartedGeneration started(*model_, drafting(drafter, prompt_), sink);
+    SequenceState& state = started.state;
+    Generation& generation = started.generation;
     generation.round();
     const int length = state.length();
     const int transitions = state.history()->transitions();
@@ -166,9 +141,10 @@ TEST_P(TableFaults, ABrokenFileCostsTheRoundAndAMendedOneGoesOn) {
   MtpDrafter drafter(*model_);
   // Later ones find the rows that they need in the cache: the same tokens come again.
   for (int rounds = 5; rounds >= (GetParam() > 1 ? 5 : 0); --rounds) {
-    Drafting drafting(*model_, drafter, prompt_);
-    SequenceState& state = drafting.state;
-    Generation& generation = drafting.generation;
+    IdSink sink;
+    StartedGeneration started(*model_, drafting(drafter, prompt_), sink);
+    SequenceState& state = started.state;
+    Generation& generation = started.generation;
     for (int i = 0; i < rounds; ++i) generation.round();
     const int length = state.length();
     const auto tokens = generation.tokens();

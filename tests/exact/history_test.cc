@@ -12,6 +12,7 @@ namespace {
 
 using testing::GenerationSetup;
 using testing::IdSink;
+using testing::StartedGeneration;
 
 class History : public ::testing::TestWithParam<std::string> {
  protected:
@@ -121,15 +122,10 @@ TEST_P(History, AResumedPrefillGoesOnWhereItStopped) {
 }
 
 TEST_P(History, SerialDecodingKeepsAtMostTwoGroupsWaiting) {
-  GenerationSetup setup{.prompt = ids(20), .max_tokens = 1100, .context_limit = 4096};
-  SequenceState state = model_->new_sequence();
-  Prefill(*model_, state, setup.prompt, {}).run();
-  Sampler sampler({}, setup.prompt);
   IdSink sink;
-  sink.max_tokens = setup.max_tokens;
-  Generation generation({.model = *model_, .state = state, .sampler = sampler, .sink = sink},
-                        {.max_tokens = setup.max_tokens, .context_limit = setup.context_limit});
-  generation.begin();
+  StartedGeneration started(*model_, {.prompt = ids(20), .max_tokens = 1100}, sink);
+  const SequenceState& state = started.state;
+  Generation& generation = started.generation;
   while (!generation.is_finished()) {
     generation.round();
     ASSERT_LE(state.history()->waiting(), 512);

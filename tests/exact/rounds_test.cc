@@ -18,6 +18,7 @@ using testing::GenerationSetup;
 using testing::IdSink;
 using testing::OracleRun;
 using testing::ScriptDrafter;
+using testing::StartedGeneration;
 
 constexpr int kTokens = 96;
 constexpr int kPrompt = 37;
@@ -207,22 +208,11 @@ TEST_P(Rounds, TheModelsOwnHeadGivesTheSerialOutput) {
 /// evaluated.
 std::vector<std::byte> bytes_after(Model& model, const std::vector<TokenId>& prompt, int width,
                                    Drafter* drafter, int rounds, int length) {
-  SequenceState state = model.new_sequence();
-  Prefill(model, state, prompt, {}).run();
-  Sampler sampler({}, prompt);
   IdSink sink;
-  sink.max_tokens = 1000;
-  VerifyLog log = model.new_verify_log(width);
-  DepthPolicy policy({.max_depth = width - 1, .cost = FullDepth{}});
-  GenerationParts parts{.model = model, .state = state, .sampler = sampler, .sink = sink};
-  if (drafter != nullptr) {
-    parts.log = &log;
-    parts.drafter = drafter;
-    parts.policy = &policy;
-  }
-  Generation generation(parts, {.max_tokens = 1000, .context_limit = 4096});
-  generation.begin();
-  for (int i = 0; i < rounds || state.length() < length; ++i) generation.round();
+  StartedGeneration started(model, {.prompt = prompt, .max_tokens = 1000, .width = width, .drafter = drafter},
+                            sink);
+  SequenceState& state = started.state;
+  for (int i = 0; i < rounds || state.length() < length; ++i) started.generation.round();
   if (state.history()->waiting() > 0)
     evaluate_waiting(*model.head(), *state.history(), model.limits().max_rows);
   return testing::state_bytes(state);
@@ -381,22 +371,17 @@ TEST_P(Rounds, EveryHistoryModeGivesTheSameOutput) {
 }
 
 TEST_P(Rounds, CancellationEndsBetweenRoundsAndKeepsTheCommittedState) {
-  SequenceState state = model_->new_sequence();
-  Prefill(*model_, state, prompt_, {}).run();
-  Sampler sampler({}, prompt_);
   IdSink sink;
-  sink.max_tokens = kTokens;
   std::atomic<bool> cancelled{false};
-  Generation generation(
-      {.model = *model_, .state = state, .sampler = sampler, .sink = sink, .cancelled = &cancelled},
-      {.max_tokens = kTokens, .context_limit = 4096});
-  generation.begin();
+  StartedGeneration started(*model_, {.prompt = prompt_, .max_tokens = kTokens, .cancelled = &cancelled},
+                            sink);
+  Generation& generation = started.generation;
   for (int i = 0; i < 5; ++i) generation.round();
   cancelled = true;
   generation.round();
   EXPECT_EQ(generation.finish(), FinishReason::kCancelled);
   EXPECT_EQ(generation.tokens(), serial(6));
-  EXPECT_EQ(state.length(), kPrompt + 5);
+  EXPECT_EQ(started.state.length(), kPrompt + 5);
 }
 
 TEST(FlashRounds, TableRowsAreReadAheadOfTheirPass) {

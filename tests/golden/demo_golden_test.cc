@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 using testing::IdSink;
+using testing::StartedGeneration;
 
 constexpr int kTokens = 256;
 constexpr double kSafeMargin = 5e-3;          // below it the top two logits are a near-tie
@@ -61,7 +62,6 @@ TEST_P(DemoGolden, NextLogits) {
 
 TEST_P(DemoGolden, GreedyTextAndDraftAcceptance) {
   MtpDrafter drafter(*model_);
-  VerifyLog log = model_->new_verify_log(4);
   std::map<std::string, DepthCounts> measured;
   for (const json& prompt : golden_["prompts"]) {
     const auto ids = prompt["prompt_ids"].get<std::vector<TokenId>>();
@@ -69,21 +69,13 @@ TEST_P(DemoGolden, GreedyTextAndDraftAcceptance) {
     const auto margins = prompt["margins"].get<std::vector<double>>();
     const auto rounds = prompt["rounds"].get<std::vector<int>>();
 
-    SequenceState state = model_->new_sequence();
-    Prefill(*model_, state, ids, {}).run();
-    Sampler sampler({}, ids);
     IdSink sink;
-    sink.max_tokens = kTokens + 8;  // room, so that the budget shortens no round that is compared
-    DepthPolicy policy({.max_depth = 3, .cost = FullDepth{}});
-    Generation generation({.model = *model_,
-                           .state = state,
-                           .sampler = sampler,
-                           .sink = sink,
-                           .log = &log,
-                           .drafter = &drafter,
-                           .policy = &policy},
-                          {.max_tokens = sink.max_tokens, .context_limit = 8192});
-    generation.begin();
+    // Eight tokens of room, so that the budget shortens no round that is compared.
+    StartedGeneration started(
+        *model_,
+        {.prompt = ids, .max_tokens = kTokens + 8, .width = 4, .drafter = &drafter, .context_limit = 8192},
+        sink);
+    Generation& generation = started.generation;
     DepthCounts& counts = measured[prompt["domain"]];
     for (std::size_t r = 0; r < rounds.size(); ++r) {
       const auto before = generation.tokens().size();

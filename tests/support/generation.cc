@@ -37,23 +37,45 @@ OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
   return run;
 }
 
-GenerationOutcome run_generation(Model& model, const GenerationSetup& setup, IdSink& sink) {
-  sink.max_tokens = setup.max_tokens;
+namespace {
+
+SequenceState prefilled(Model& model, const GenerationSetup& setup) {
   SequenceState state = model.new_sequence();
   Prefill(model, state, setup.prompt, {.history = setup.history}).run();
-  Sampler sampler(setup.sampling, setup.prompt);
-  VerifyLog log = model.new_verify_log(setup.width);
-  DepthPolicy policy({.max_depth = setup.width - 1, .cost = setup.cost});
-  GenerationParts parts{.model = model, .state = state, .sampler = sampler, .sink = sink};
-  const auto constraint = setup.constraint != nullptr ? setup.constraint->clone() : nullptr;
-  parts.constraint = constraint.get();
-  if (setup.drafter != nullptr) {
-    parts.log = &log;
-    parts.drafter = setup.drafter;
-    parts.policy = &policy;
-  }
-  Generation generation(parts, {.max_tokens = setup.max_tokens, .context_limit = setup.context_limit});
+  return state;
+}
+
+std::optional<VerifyLog> log_for(Model& model, const GenerationSetup& setup) {
+  if (setup.drafter == nullptr) return std::nullopt;
+  return model.new_verify_log(setup.width);
+}
+
+}  // namespace
+
+StartedGeneration::StartedGeneration(Model& model, const GenerationSetup& setup, IdSink& sink)
+    : state(prefilled(model, setup)),
+      sampler(setup.sampling, setup.prompt),
+      log(log_for(model, setup)),
+      policy({.max_depth = setup.width - 1, .cost = setup.cost}),
+      constraint(setup.constraint != nullptr ? setup.constraint->clone() : nullptr),
+      generation({.model = model,
+                  .state = state,
+                  .sampler = sampler,
+                  .sink = sink,
+                  .log = log ? &*log : nullptr,
+                  .drafter = setup.drafter,
+                  .policy = log ? &policy : nullptr,
+                  .constraint = constraint.get(),
+                  .cancelled = setup.cancelled},
+                 {.max_tokens = setup.max_tokens, .context_limit = setup.context_limit}) {
+  sink.max_tokens = setup.max_tokens;
   generation.begin();
+}
+
+GenerationOutcome run_generation(Model& model, const GenerationSetup& setup, IdSink& sink) {
+  StartedGeneration started(model, setup, sink);
+  const SequenceState& state = started.state;
+  Generation& generation = started.generation;
   generation.run();
   GenerationOutcome outcome;
   outcome.ids = generation.tokens();

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "decode/generation.h"
@@ -50,7 +52,6 @@ struct OracleRun {
 OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
                      const SamplingOptions& sampling = {}, TokenConstraint* constraint = nullptr);
 
-/// One generation on a fresh state.
 struct GenerationSetup {
   std::vector<TokenId> prompt;
   SamplingOptions sampling = {};
@@ -61,7 +62,21 @@ struct GenerationSetup {
   HistoryMode history = HistoryMode::kStreaming;
   int context_limit = 4096;
   const TokenConstraint* constraint = nullptr;  // a copy goes along
+  const std::atomic<bool>* cancelled = nullptr;
 };
+
+/// A generation on a fresh state, before its first round. The arguments' drafter, flag and sink outlive it.
+struct StartedGeneration {
+  StartedGeneration(Model& model, const GenerationSetup& setup, IdSink& sink);
+
+  SequenceState state;
+  Sampler sampler;
+  std::optional<VerifyLog> log;  // with a drafter
+  DepthPolicy policy;
+  std::unique_ptr<TokenConstraint> constraint;
+  Generation generation;
+};
+
 struct GenerationOutcome {
   std::vector<TokenId> ids;
   FinishReason finish = FinishReason::kError;
@@ -70,6 +85,7 @@ struct GenerationOutcome {
   int transitions = -1;  // -1 without a head
   std::vector<std::uint64_t> row_hashes;
 };
+/// One generation to its end.
 GenerationOutcome run_generation(Model& model, const GenerationSetup& setup, IdSink& sink);
 
 }  // namespace mererun::testing

@@ -20,6 +20,11 @@ TempFolder::~TempFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::filesystem::path TempFolder::write(std::string_view name, std::string_view bytes) const {
+  write_file(*this / name, bytes);
+  return *this / name;
+}
+
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream file(path, std::ios::binary);

@@ -15,6 +15,8 @@ class TempFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  /// Writes a file of the folder, making the folders above it, and returns its path.
+  std::filesystem::path write(std::string_view name, std::string_view bytes) const;
 
  private:
   std::filesystem::path path_;
