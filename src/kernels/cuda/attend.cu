@@ -122,6 +122,30 @@ __device__ void fold_query(const Shared& s, int query, int first) {
   }
 }
 
+/// Value codes of one dim, `stride` apart, for keys [first, first + 4).
+__device__ __forceinline__ void read_values(const std::int16_t* codes, int stride, int first, float (&x)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(codes[(first + i) * stride]);
+}
+
+/// o += x[i] weighted, keys ascending.
+__device__ __forceinline__ void add_weighted(const float4& w, const float (&x)[4], float& o) {
+  o = nm::fma_f32(w.x, x[0], o);
+  o = nm::fma_f32(w.y, x[1], o);
+  o = nm::fma_f32(w.z, x[2], o);
+  o = nm::fma_f32(w.w, x[3], o);
+}
+
+/// The same of keys [first, first + 4) below `seen`: one past the row's own position is no part of the sum,
+/// so it is selected, not multiplied by zero.
+__device__ __forceinline__ void add_weighted(const float4& w, const float (&x)[4], int first, int seen,
+                                             float& o) {
+  o = first + 0 < seen ? nm::fma_f32(w.x, x[0], o) : o;
+  o = first + 1 < seen ? nm::fma_f32(w.y, x[1], o) : o;
+  o = first + 2 < seen ? nm::fma_f32(w.z, x[2], o) : o;
+  o = first + 3 < seen ? nm::fma_f32(w.w, x[3], o) : o;
+}
+
 /// The tile's weighted values of dim d for queries [from, from + kHeld), folded or left as a partial.
 template <AttendSpan kSpan>
 __device__ void add_values(const Attend& p, const Shared& s, int d, int from, int end, int first, int kv_head,
@@ -136,16 +160,12 @@ __device__ void add_values(const Attend& p, const Shared& s, int d, int from, in
 #pragma unroll 4
     for (int j = 0; j < kKeys; j += 4) {
       float x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(codes[(j + i) * value_stride]);
+      read_values(codes, value_stride, j, x);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (i >= live) break;
         const float4 w = *reinterpret_cast<const float4*>(s.scaled + (from + i) * kKeys + j);
-        o[i] = nm::fma_f32(w.x, x[0], o[i]);
-        o[i] = nm::fma_f32(w.y, x[1], o[i]);
-        o[i] = nm::fma_f32(w.z, x[2], o[i]);
-        o[i] = nm::fma_f32(w.w, x[3], o[i]);
+        add_weighted(w, x, o[i]);
       }
     }
   } else {
@@ -160,17 +180,12 @@ __device__ void add_values(const Attend& p, const Shared& s, int d, int from, in
 #pragma unroll 2
     for (int j = 0; j < most; j += 4) {
       float x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(codes[(j + i) * value_stride]);
+      read_values(codes, value_stride, j, x);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         if (i >= live) break;
         const float4 w = *reinterpret_cast<const float4*>(s.scaled + (from + i) * kKeys + j);
-        // A key past the row's own position is no part of the sum: selected, not multiplied by zero.
-        o[i] = j + 0 < seen[i] ? nm::fma_f32(w.x, x[0], o[i]) : o[i];
-        o[i] = j + 1 < seen[i] ? nm::fma_f32(w.y, x[1], o[i]) : o[i];
-        o[i] = j + 2 < seen[i] ? nm::fma_f32(w.z, x[2], o[i]) : o[i];
-        o[i] = j + 3 < seen[i] ? nm::fma_f32(w.w, x[3], o[i]) : o[i];
+        add_weighted(w, x, j, seen[i], o[i]);
       }
     }
   }

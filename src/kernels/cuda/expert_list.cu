@@ -37,6 +37,20 @@ __device__ __forceinline__ bool leads(unsigned mask) {
   return static_cast<int>(threadIdx.x & 31) == __ffs(static_cast<int>(mask)) - 1;
 }
 
+/// The entries of every expert, `width` of its places each; where its first place and entry lie: [E] each.
+__device__ __forceinline__ void write_entries(const ExpertList& list, const int* places, const int* entries,
+                                              int n) {
+  for (int e = static_cast<int>(threadIdx.x); e < list.experts; e += kThreads) {
+    const int end = e + 1 < list.experts ? places[e + 1] : n;
+    int entry = entries[e];
+    for (int place = places[e]; place < end; place += list.width, ++entry) {
+      list.entry_expert[entry] = e;
+      list.entry_first[entry] = place;
+      list.entry_count[entry] = end - place < list.width ? end - place : list.width;
+    }
+  }
+}
+
 /// One block. Warps share the assignments in runs and count their experts; what the warps before have
 /// counted, and the lanes before in each 32, say where an assignment goes.
 __global__ void __launch_bounds__(kThreads)
@@ -97,15 +111,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncwarp();
     if (e >= 0 && leads(mask)) own[e] += __popc(mask);
   });
-  for (int e = static_cast<int>(threadIdx.x); e < list.experts; e += kThreads) {
-    const int end = e + 1 < list.experts ? counts[e + 1] : n;
-    int entry = entries[e];
-    for (int place = counts[e]; place < end; place += list.width, ++entry) {
-      list.entry_expert[entry] = e;
-      list.entry_first[entry] = place;
-      list.entry_count[entry] = end - place < list.width ? end - place : list.width;
-    }
-  }
+  write_entries(list, counts, entries, n);
 }
 
 }  // namespace expert_list_cu
