@@ -5,7 +5,7 @@
 #     --tidy          run clang-tidy as well (minutes)
 #     --no-build      only the checks that read files
 #     --hygiene       only the rules of the tree, which CTest runs as well
-#     --update-help   store the program's help texts under tests/cli/help instead of comparing them
+#     --update-help   store the program's help texts in tests/cli/help.txt instead of comparing them
 # Every step runs even when an earlier one failed; the exit status is 1 if any did.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 70
@@ -120,21 +120,22 @@ check_tests() {
   verdict tests $status "$counts$note"
 }
 
+# The stored texts follow one another, each under the command line that shows it.
 check_help() {
-  local status=0 count=0 file words
-  for file in tests/cli/help/*.txt; do
-    words=$(basename "$file" .txt)
-    [[ $words == main ]] && words=''
-    # The name of a stored text is the command with "_" between its words.
-    if [[ -n $update_help ]]; then
-      build/release/bin/mere.run ${words//_/ } --help >"$file" || status=1
-    else
-      build/release/bin/mere.run ${words//_/ } --help | diff -u "$file" - || status=1
-    fi
-    count=$((count + 1))
-  done
-  ((count)) || status=1
-  verdict help $status "$count texts"
+  local stored=tests/cli/help.txt shown=build/check/help.txt status=0 headings heading
+  mkdir -p build/check
+  mapfile -t headings < <(grep '^\$ mere\.run ' "$stored")
+  for heading in "${headings[@]}"; do
+    echo "$heading"
+    build/release/bin/mere.run ${heading#'$ mere.run '} || status=1
+  done >"$shown"
+  if [[ -z $update_help ]]; then
+    diff -u --show-function-line='^\$ mere' "$stored" "$shown" || status=1
+  elif ((status == 0)); then
+    cp "$shown" "$stored"
+  fi
+  ((${#headings[@]})) || status=1
+  verdict help $status "${#headings[@]} texts"
 }
 
 if [[ -n $hygiene ]]; then

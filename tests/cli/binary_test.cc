@@ -2,13 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <ostream>
 
 #include "cli/commands.h"
 #include "cli/help_text.h"
 #include "tests/cli/run_binary.h"
+#include "tests/support/file_text.h"
 
 namespace mererun::testing {
 
@@ -18,14 +17,18 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-std::string stored_help(std::string words) {
-  for (char& c : words) {
-    if (c == ' ') c = '_';
+/// What tests/cli/help.txt has between the command line of `words` and the next one.
+std::string stored_help(const std::string& words) {
+  const std::string texts = file_text(MERERUN_SOURCE_DIR "/tests/cli/help.txt");
+  const std::string heading = "$ mere.run " + (words.empty() ? "" : words + " ") + "--help\n";
+  const auto found = texts.find(heading);
+  if (found == std::string::npos) {
+    ADD_FAILURE() << "tests/cli/help.txt has no line " << heading;
+    return {};
   }
-  std::ifstream stream(std::string(MERERUN_SOURCE_DIR "/tests/cli/help/") + (words.empty() ? "main" : words) +
-                       ".txt");
-  EXPECT_TRUE(stream.good()) << words;
-  return std::string(std::istreambuf_iterator<char>(stream), {});
+  const auto begin = found + heading.size();
+  const auto next = texts.find("\n$ mere.run ", begin - 1);
+  return next == std::string::npos ? texts.substr(begin) : texts.substr(begin, next + 1 - begin);
 }
 
 TEST(HelpSurfaces, EqualTheStoredTexts) {
@@ -39,7 +42,7 @@ TEST(HelpSurfaces, EqualTheStoredTexts) {
     EXPECT_EQ(result.status, 0);
     EXPECT_EQ(result.errors, "");
     EXPECT_EQ(result.output, stored_help(command->text().words))
-        << "scripts/check.sh --update-help stores the new text";
+        << command->text().words << ": scripts/check.sh --update-help stores the new text";
   }
 }
 
