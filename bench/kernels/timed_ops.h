@@ -39,6 +39,7 @@ class TimedOps final : public ForwardingOps {
   void gated_linear(const GatedLinearParams& p) override;
   void attend(const AttendParams& p) override;
   void delta_step(const DeltaStepParams& p) override;
+  void delta_rule(const DeltaRuleParams& p) override { Ops::delta_rule(p); }  // its parts are timed
   void delta_replay(const DeltaReplayParams& p) override;
   void expert_mlp(const ExpertMlpParams& p) override;
 

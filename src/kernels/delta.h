@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/norm.h"
 #include "tensor/tensor_view.h"
 
 namespace mererun {
@@ -54,6 +55,15 @@ struct DeltaStepParams {
   StateWrite write = StateWrite::kStore;
   TensorView u;    // out [T, Nv * Dv] f32, or empty
   TensorView out;  // [T, Nv * Dv] f32
+};
+
+/// prepare, step and norm of the rows of one sequence, each reading what the one before it wrote. Of the outputs
+/// between them only the log is left for the caller: prepare.k, prepare.alpha and step.u where step.u is not
+/// empty. Contents of the others are unspecified afterwards.
+struct DeltaRuleParams {
+  DeltaPrepareParams prepare;
+  DeltaStepParams step;
+  GatedRmsNormParams norm;
 };
 
 /// Re-applies logged rows to a state: S = alpha * S; S = fma(u, k, S). The same bits as the step that logged

@@ -47,6 +47,7 @@ class ForwardingOps : public Ops {
     forward("delta_prepare", &Ops::delta_prepare, p);
   }
   void delta_step(const DeltaStepParams& p) override { forward("delta_step", &Ops::delta_step, p); }
+  void delta_rule(const DeltaRuleParams& p) override { forward("delta_rule", &Ops::delta_rule, p); }
   void delta_replay(const DeltaReplayParams& p) override { forward("delta_replay", &Ops::delta_replay, p); }
   void advance_window(const AdvanceWindowParams& p) override {
     forward("advance_window", &Ops::advance_window, p);

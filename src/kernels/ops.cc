@@ -28,6 +28,12 @@ void Ops::selected_rows(const SelectedRowsParams& p) {
     copy(p.out.row<float>(0) + j, p.scratch.row<float>(0) + rows[j], sizeof(float));
 }
 
+void Ops::delta_rule(const DeltaRuleParams& p) {
+  delta_prepare(p.prepare);
+  delta_step(p.step);
+  gated_rms_norm(p.norm);
+}
+
 void Ops::grouped_rms_norm(const GroupedRmsNormParams&) { refuse(*this, "grouped_rms_norm"); }
 void Ops::stream_silu(const StreamSiluParams&) { refuse(*this, "stream_silu"); }
 void Ops::mix_streams(const MixStreamsParams&) { refuse(*this, "mix_streams"); }

@@ -75,6 +75,8 @@ class Ops {
   virtual void attend(const AttendParams& p) = 0;
   virtual void delta_prepare(const DeltaPrepareParams& p) = 0;
   virtual void delta_step(const DeltaStepParams& p) = 0;
+  /// The base class calls the three; a backend may need fewer launches for few rows.
+  virtual void delta_rule(const DeltaRuleParams& p);
   virtual void delta_replay(const DeltaReplayParams& p) = 0;
   virtual void advance_window(const AdvanceWindowParams& p) = 0;
   virtual void route_experts(const RouteExpertsParams& p) = 0;

@@ -44,29 +44,39 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
     const TensorView inputs = rows(qkv);
     const TensorView k = s.log != nullptr ? s.log->k : rows(d.k);
     const TensorView alpha = s.log != nullptr ? s.log->alpha : rows(d.alpha);
-    pass.ops.delta_prepare({.shape = shape,
-                            .inputs = inputs,
-                            .window = s.window,
-                            .conv_weight = weights.conv.view,
-                            .a = rows(d.a),
-                            .b = rows(d.b),
-                            .a_log = weights.a_log.view,
-                            .dt_bias = weights.dt_bias.view,
-                            .q = rows(d.q),
-                            .k = k,
-                            .v = rows(d.v),
-                            .alpha = alpha,
-                            .beta = rows(d.beta)});
-    pass.ops.delta_step({.shape = shape,
-                         .q = rows(d.q),
-                         .k = k,
-                         .v = rows(d.v),
-                         .alpha = alpha,
-                         .beta = rows(d.beta),
-                         .state = s.state,
-                         .write = s.log != nullptr ? StateWrite::kKeep : StateWrite::kStore,
-                         .u = s.log != nullptr ? s.log->u : TensorView{},
-                         .out = rows(d.out)});
+    const TensorView out = rows(d.out);
+    pass.ops.delta_rule(
+        {.prepare = {.shape = shape,
+                     .inputs = inputs,
+                     .window = s.window,
+                     .conv_weight = weights.conv.view,
+                     .a = rows(d.a),
+                     .b = rows(d.b),
+                     .a_log = weights.a_log.view,
+                     .dt_bias = weights.dt_bias.view,
+                     .q = rows(d.q),
+                     .k = k,
+                     .v = rows(d.v),
+                     .alpha = alpha,
+                     .beta = rows(d.beta)},
+         .step = {.shape = shape,
+                  .q = rows(d.q),
+                  .k = k,
+                  .v = rows(d.v),
+                  .alpha = alpha,
+                  .beta = rows(d.beta),
+                  .state = s.state,
+                  .write = s.log != nullptr ? StateWrite::kKeep : StateWrite::kStore,
+                  .u = s.log != nullptr ? s.log->u : TensorView{},
+                  .out = out},
+         .norm = {.x = out,
+                  .z = rows(d.z),
+                  .weight = weights.norm.view,
+                  .heads = config.linear_value_heads,
+                  .eps = static_cast<float>(config.rms_eps),
+                  .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu
+                                                                         : GateActivation::kSigmoid,
+                  .out = out}});
     if (s.log != nullptr) {
       // The window stays; its next content depends on how many rows will be accepted.
       if (!logs_in_place)
@@ -77,18 +87,10 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
       pass.ops.advance_window({.window = s.window, .inputs = inputs});
     }
   }
-  pass.ops.gated_rms_norm({.x = d.out,
-                           .z = d.z,
-                           .weight = weights.norm.view,
-                           .heads = config.linear_value_heads,
-                           .eps = static_cast<float>(config.rms_eps),
-                           .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu
-                                                                                  : GateActivation::kSigmoid,
-                           .out = d.out});
-  const std::array<LinearParams::Target, 1> out{
+  const std::array<LinearParams::Target, 1> target{
       {{weights.out_proj.get(), pass.activations.block_out(pass.rows),
         pass.activations.block_base(pass.rows)}}};
-  pass.ops.linear({.x = d.out, .targets = out});
+  pass.ops.linear({.x = d.out, .targets = target});
 }
 
 }  // namespace mererun

@@ -5,6 +5,7 @@
 
 #include "kernels/numerics.h"
 #include "tests/kernels/backends.h"
+#include "tests/kernels/delta_data.h"
 #include "tests/kernels/op_data.h"
 
 namespace mererun {
@@ -12,10 +13,6 @@ namespace {
 
 constexpr DeltaShape kShape{.key_heads = 2, .value_heads = 6, .key_dim = 32, .value_dim = 24, .conv_taps = 4};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::size_t size(int rows, int cols) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-}
 
 /// What delta_prepare writes.
 struct Prepared {
@@ -43,29 +40,8 @@ void expect_same(const Prepared& got, const Prepared& expected) {
   expect_same_bits(got.beta, expected.beta);
 }
 
-struct Inputs {
-  DeltaShape shape;
-  int rows;
-  std::vector<float> inputs, window, conv_weight, a, b, a_log, dt_bias;
-};
-
-Inputs make_inputs(const DeltaShape& s, int rows, std::uint32_t seed) {
-  Numbers n(seed);
-  const int c = s.conv_channels();
-  Inputs x{s,
-           rows,
-           n.normals(size(rows, c)),
-           n.normals(size(s.conv_taps - 1, c)),
-           n.normals(size(s.conv_taps, c), 0.5f),
-           n.normals(size(rows, s.value_heads)),
-           n.normals(size(rows, s.value_heads)),
-           n.normals(size(1, s.value_heads)),
-           n.normals(size(1, s.value_heads))};
-  return x;
-}
-
 /// Rows [first, first + count) of the inputs after the given window.
-Prepared prepare(Ops& ops, const Inputs& x, int first, int count, const std::vector<float>& window) {
+Prepared prepare(Ops& ops, const DeltaRows& x, int first, int count, const std::vector<float>& window) {
   const DeltaShape& s = x.shape;
   const int c = s.conv_channels();
   Floats inputs(ops, count, c, rows_of(x.inputs, c, first, count)), w(ops, s.conv_taps - 1, c, window);
@@ -175,7 +151,7 @@ TEST_P(DeltaTest, SumsInSixteenLanes) {
 }
 
 TEST_P(DeltaTest, PrepareAgreesWithTheFormulas) {
-  const Inputs x = make_inputs(kShape, 6, 1);
+  const DeltaRows x = make_delta_rows(kShape, 6, 1);
   const Prepared got = prepare(*ops_, x, 0, 6, x.window);
   const int c = kShape.conv_channels();
   std::vector<double> q, k, v, alpha, beta;
@@ -221,7 +197,7 @@ TEST_P(DeltaTest, PrepareAgreesWithTheFormulas) {
 TEST_P(DeltaTest, ConvolutionTakesTheOldestTapFirst) {
   // One channel group of taps 2^24, 1, 1: oldest first loses both ones, newest first would keep them.
   constexpr DeltaShape s{.key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 1, .conv_taps = 3};
-  Inputs x = make_inputs(s, 1, 2);
+  DeltaRows x = make_delta_rows(s, 1, 2);
   const auto v = static_cast<std::size_t>(2 * s.key_width());
   const auto c = static_cast<std::size_t>(s.conv_channels());
   x.inputs[v] = x.window[v] = x.window[c + v] = 1;
@@ -232,7 +208,7 @@ TEST_P(DeltaTest, ConvolutionTakesTheOldestTapFirst) {
 
 TEST_P(DeltaTest, ChunksEqualTheWhole) {
   constexpr int kRows = 11;
-  const Inputs x = make_inputs(kShape, kRows, 3);
+  const DeltaRows x = make_delta_rows(kShape, kRows, 3);
   const int c = kShape.conv_channels();
   Numbers numbers(4);
   const std::vector<float> start =
@@ -272,7 +248,7 @@ TEST_P(DeltaTest, WindowKeepsTheLastRows) {
 
 TEST_P(DeltaTest, StepAgreesWithTheRecurrenceInDouble) {
   constexpr int kRows = 40;
-  const Inputs inputs = make_inputs(kShape, kRows, 5);
+  const DeltaRows inputs = make_delta_rows(kShape, kRows, 5);
   const Prepared x = prepare(*ops_, inputs, 0, kRows, inputs.window);
   const std::size_t state_size = size(kShape.value_heads * kShape.key_dim, kShape.value_dim);
   const Stepped got = step(*ops_, kShape, x, std::vector<float>(state_size, 0.0f));
@@ -320,7 +296,7 @@ float sum_in_lanes(const std::vector<float>& column, const float* x) {
 
 TEST_P(DeltaTest, StepFollowsTheContractBitForBit) {
   constexpr int kRows = 5;
-  const Inputs inputs = make_inputs(kShape, kRows, 10);
+  const DeltaRows inputs = make_delta_rows(kShape, kRows, 10);
   const Prepared x = prepare(*ops_, inputs, 0, kRows, inputs.window);
   Numbers numbers(11);
   const std::vector<float> start =
@@ -353,7 +329,7 @@ TEST_P(DeltaTest, StepFollowsTheContractBitForBit) {
 }
 
 TEST_P(DeltaTest, PrepareFollowsTheContractBitForBit) {
-  const Inputs x = make_inputs(kShape, 5, 12);
+  const DeltaRows x = make_delta_rows(kShape, 5, 12);
   const Prepared got = prepare(*ops_, x, 0, 5, x.window);
   const int c = kShape.conv_channels();
   std::vector<float> past = x.window;
@@ -390,7 +366,7 @@ TEST_P(DeltaTest, PrepareFollowsTheContractBitForBit) {
 
 TEST_P(DeltaTest, VerificationLeavesTheStateAndReplayRestoresAnyPrefix) {
   constexpr int kWidth = 9;
-  const Inputs inputs = make_inputs(kShape, kWidth, 6);
+  const DeltaRows inputs = make_delta_rows(kShape, kWidth, 6);
   Numbers numbers(7);
   const std::vector<float> start =
       numbers.normals(size(kShape.value_heads * kShape.key_dim, kShape.value_dim), 0.1f);
@@ -410,7 +386,7 @@ TEST_P(DeltaTest, VerificationLeavesTheStateAndReplayRestoresAnyPrefix) {
 }
 
 TEST_P(DeltaTest, StepWorksWithoutALog) {
-  const Inputs inputs = make_inputs(kShape, 2, 8);
+  const DeltaRows inputs = make_delta_rows(kShape, 2, 8);
   const Prepared x = prepare(*ops_, inputs, 0, 2, inputs.window);
   const DeltaShape& s = kShape;
   const std::vector<float> start(size(s.value_heads * s.key_dim, s.value_dim), 0.25f);
@@ -433,7 +409,7 @@ TEST_P(DeltaTest, StepWorksWithoutALog) {
 }
 
 TEST_P(DeltaTest, NonFiniteValuesStayInTheirHead) {
-  Inputs inputs = make_inputs(kShape, 3, 9);
+  DeltaRows inputs = make_delta_rows(kShape, 3, 9);
   const auto c = static_cast<std::size_t>(kShape.conv_channels());
   inputs.inputs[c + static_cast<std::size_t>(2 * kShape.key_width() + kShape.value_dim)] =
       kNan;  // v of head 1, row 1

@@ -285,6 +285,46 @@ TEST_P(LinearTest, GatedLinearEqualsItsParts) {
   expect_same_bits(gate_scratch.values(), g.values());
 }
 
+TEST_P(LinearTest, FewRowsFollowTheDefinitionAtEveryWidth) {
+  // Rows of one slice and of eight, even and odd numbers of groups, slices of unequal length, rows so long
+  // that blocks of a GPU share them; row tiles that are whole, odd in number, or cut off.
+  Numbers numbers(14);
+  for (const auto& [out, in] : {std::pair{48, 64}, std::pair{41, 576}, std::pair{80, 2048},
+                                std::pair{33, 2112}, std::pair{2117, 5120}, std::pair{100, 17408}}) {
+    for (const int bits : {4, 8}) {
+      const TestWeight w = TestWeight::affine(numbers, 1, out, in, bits, 64);
+      for (const int rows : {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 17, 31, 40}) {
+        if (in > 2112 && rows > 17) continue;
+        SCOPED_TRACE(testing::Message()
+                     << out << " x " << in << ", " << bits << " bits, " << rows << " rows");
+        const std::vector<float> x =
+            numbers.normals(static_cast<std::size_t>(rows) * static_cast<std::size_t>(in));
+        expect_same_bits(run(*ops_, w.source(), x, rows), run(*definition_, w.source(), x, rows));
+      }
+    }
+  }
+}
+
+TEST_P(LinearTest, GatedLinearOfFewRowsEqualsItsParts) {
+  Numbers numbers(15);
+  for (const auto& [n, in] : {std::pair{40, 192}, std::pair{2064, 2048}, std::pair{72, 5184}}) {
+    const TestWeight gate = TestWeight::affine(numbers, 1, n, in, 4, 64);
+    const TestWeight up = TestWeight::affine(numbers, 1, n, in, 4, 64);
+    const LinearHandle wg = ops_->prepare_linear(gate.source()), wu = ops_->prepare_linear(up.source());
+    for (const int rows : {1, 4, 5, 8, 9, 12, 13, 16, 17}) {
+      SCOPED_TRACE(testing::Message() << n << " x " << in << ", " << rows << " rows");
+      const std::vector<float> x =
+          numbers.normals(static_cast<std::size_t>(rows) * static_cast<std::size_t>(in));
+      Floats in_rows(*ops_, rows, in, x), gates(*ops_, rows, n), ups(*ops_, rows, n), out(*ops_, rows, n);
+      ops_->gated_linear({in_rows.view(), wg.get(), wu.get(), gates.view(), ups.view(), out.view()});
+      Floats g(*definition_, rows, n, run(*definition_, gate.source(), x, rows));
+      Floats u(*definition_, rows, n, run(*definition_, up.source(), x, rows));
+      definition_->swiglu({g.view(), u.view(), g.view()});
+      expect_same_bits(out.values(), g.values());
+    }
+  }
+}
+
 MERERUN_FOR_ALL_BACKENDS(LinearTest);
 
 class EmbedTest : public OpTest {

@@ -59,7 +59,8 @@ std::size_t codes_bytes(int rows, int in) {
 
 std::size_t sides_bytes(int rows, int in, int group) {
   const auto blocks = static_cast<std::size_t>(blocks_for(rows, kBlockColumns));
-  return blocks * static_cast<std::size_t>(in / group) * kBlockColumns * sizeof(float2);
+  const auto even = static_cast<std::size_t>((in / group + 1) & ~1);
+  return blocks * even * kBlockColumns * sizeof(float2);
 }
 
 void run_code_rows(const LaunchContext& context, const TensorView& x, const ActivationCodes& to) {

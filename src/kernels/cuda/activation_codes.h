@@ -12,7 +12,7 @@ namespace mererun::cuda {
 /// Columns (activation rows) a block of codes holds; one launch of a linear kernel works on one block.
 inline constexpr int kBlockColumns = 32;
 
-enum class CodeOrder { kLanes, kPlanes };
+enum class CodeOrder { kLanes, kRows, kPlanes };
 
 /// Activation rows as int16 codes in an order that matrix instructions take; code = 256 * high + low. Rows
 /// come in blocks of 32; for each 32 elements ("step") a row has four 16-byte vectors, and for each group the
@@ -22,12 +22,16 @@ enum class CodeOrder { kLanes, kPlanes };
 /// 16+4q..16+4q+3, then the low planes of the same. The four vectors of a row are neighbours; a block of C
 /// rows has room for C, sides for the next even count.
 ///
+/// kRows, for few rows in groups of 64: a row's groups one after the other, whatever the rows beside it. A
+/// group has four vectors of high planes and four of low ones, one for each quarter q: elements 4q..4q+3,
+/// 16+4q.., 32+4q.. and 48+4q... Sides of a row are neighbours, with room for an even count.
+///
 /// kPlanes, for those of a warpgroup: vectors of the high planes of elements 0..15, of 16..31, and of the low
 /// planes of the same. The first vectors of a block's rows are neighbours, then come the second ones; every
 /// block has room for 32 rows, so that a step and the sides of a group are one piece each.
 struct ActivationCodes {
-  uint4* codes = nullptr;   // [block][in / 32] of [C][4] or [4][32]
-  float2* sides = nullptr;  // [block][in / group] of [C rounded up to even] or [32]
+  uint4* codes = nullptr;   // [block][in / 32] of [C][4] or [4][32]; [row][in / 64][2][4]
+  float2* sides = nullptr;  // [block][in / group] of [C rounded up to even] or [32]; [row][side_stride()]
   int rows = 0, in = 0, group = 0;
   CodeOrder order = CodeOrder::kLanes;
 
@@ -40,6 +44,11 @@ struct ActivationCodes {
   __host__ __device__ int side_vectors() const {
     return in / group * (rows / kBlockColumns * kBlockColumns + ((rows % kBlockColumns + 1) & ~1)) / 2;
   }
+  /// kRows: entries between the sides of rows; codes and sides of a row.
+  __host__ __device__ int side_stride() const { return (in / group + 1) & ~1; }
+  __host__ __device__ uint4* row_codes(std::int64_t t) const { return codes + t * (in / 64 * 8); }
+  __host__ __device__ float2* row_sides(std::int64_t t) const { return sides + t * side_stride(); }
+
   __host__ __device__ std::int64_t codes_offset(int block) const {
     return static_cast<std::int64_t>(block) * (in / 32) * kBlockColumns * 4;
   }

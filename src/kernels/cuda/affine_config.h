@@ -24,6 +24,9 @@ constexpr int affine_held(int column_tiles, int row_tiles, int stored_bits) {
   return held < 1 ? 1 : held;
 }
 
+/// Activation rows up to which the narrow kernel is the faster one.
+inline constexpr int kMostNarrowRows = 12;
+
 /// Activation rows from which on the tile kernel is the faster one.
 inline constexpr int kTiledRows = 96;
 

@@ -11,7 +11,7 @@ void run_affine_gated(const LaunchContext& context, AffineScratch& scratch, cons
   work.out = matrix<float>(out);
   work.rows = gate.out;
   work.tiles = gate.tiles();
-  run_staged<4, true, true>(context, scratch, gate, x, work);
+  run_narrow<4>(context, scratch, gate, x, [&]<int>() { return work; });
 }
 
 }  // namespace mererun::cuda

@@ -12,11 +12,14 @@ bool has_warpgroup_kernel(const LaunchContext& context, const AffineView& layout
 }
 
 CodeOrder code_order(const LaunchContext& context, int rows) {
-  return context.has_warpgroup_mma && rows >= kTiledRows ? CodeOrder::kPlanes : CodeOrder::kLanes;
+  if (rows <= kMostNarrowRows) return CodeOrder::kRows;
+  return rows >= kTiledRows && context.has_warpgroup_mma ? CodeOrder::kPlanes : CodeOrder::kLanes;
 }
 
 CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows) {
-  return has_warpgroup_kernel(context, layout) ? code_order(context, rows) : CodeOrder::kLanes;
+  if (!layout.is_common()) return CodeOrder::kLanes;
+  if (rows >= kTiledRows && !has_warpgroup_kernel(context, layout)) return CodeOrder::kLanes;
+  return code_order(context, rows);
 }
 
 void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,

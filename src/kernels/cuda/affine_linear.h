@@ -42,7 +42,7 @@ void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<
 /// True if run_affine_gated serves the pair: 4 bits in groups of 64 with bf16 sides.
 bool can_pair(const AffineView& gate, const AffineView& up);
 /// Rows up to which it is the faster way: beyond, two linears keep more warps at work.
-inline constexpr int kMostPairedRows = 8;
+inline constexpr int kMostPairedRows = kMostNarrowRows;
 
 /// out[t] = silu(gate · x[t]) * (up · x[t]).
 void run_affine_gated(const LaunchContext& context, AffineScratch& scratch, const AffineView& gate,

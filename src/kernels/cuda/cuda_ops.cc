@@ -189,6 +189,7 @@ void CudaOps::linear(const LinearParams& p) {
     run_affine(context_, affine_, batch_,
                coded_.of(context_, p.x, layout.group, code_order(context_, layout, p.x.rows)));
   }
+  state_is_settled_ = true;
 }
 
 void CudaOps::gated_linear(const GatedLinearParams& p) {
@@ -199,8 +200,9 @@ void CudaOps::gated_linear(const GatedLinearParams& p) {
   if (p.x.rows <= kMostPairedRows && gate.is_affine() && up.is_affine() &&
       can_pair(gate.affine(), up.affine())) {
     writes(p.out);
-    run_affine_gated(context_, affine_, gate.affine(), up.affine(),
-                     coded_.of(context_, p.x, gate.affine().group), p.out);
+    run_affine_gated(
+        context_, affine_, gate.affine(), up.affine(),
+        coded_.of(context_, p.x, gate.affine().group, code_order(context_, gate.affine(), p.x.rows)), p.out);
     return;
   }
   const LinearParams::Target targets[2] = {{p.gate, p.gate_scratch, {}}, {p.up, p.up_scratch, {}}};
@@ -243,15 +245,27 @@ void CudaOps::delta_prepare(const DeltaPrepareParams& p) {
   if (p.inputs.rows == 0) return;
   writes(p.q, p.k, p.v, p.alpha, p.beta);
   run_delta_prepare(context_, p);
-  is_prepared_ = true;
+  state_is_settled_ = true;
 }
 
 void CudaOps::delta_step(const DeltaStepParams& p) {
   validate(p);
   if (p.q.rows == 0) return;
-  const bool state_is_settled = is_prepared_;  // what ran last wrote no state
+  const bool state_is_settled = state_is_settled_;
   writes(p.out, p.u, p.state);
   run_delta_step(context_, p, state_is_settled);
+}
+
+void CudaOps::delta_rule(const DeltaRuleParams& p) {
+  if (p.prepare.inputs.rows == 0 || !can_fuse_delta_rule(p)) return Ops::delta_rule(p);
+  validate(p.prepare);
+  validate(p.step);
+  validate(p.norm);
+  const bool state_is_settled = state_is_settled_;
+  writes(p.prepare.k, p.prepare.alpha, p.step.u, p.step.state, p.norm.out);
+  run_delta_rule(context_, p,
+                 coded_.prepare(context_, p.norm.out, kCommonGroup, code_order(context_, p.norm.out.rows)),
+                 state_is_settled);
 }
 
 template <typename Params>
@@ -277,7 +291,7 @@ void CudaOps::advance_window(const AdvanceWindowParams& p) {
 }
 
 void CudaOps::settle() {
-  is_prepared_ = false;
+  state_is_settled_ = false;
   if (replays_.empty() && windows_.empty()) return;
   struct Clear {  // a launch that fails must not come again
     CudaOps& ops;
@@ -299,9 +313,9 @@ void CudaOps::route_experts(const RouteExpertsParams& p) {
 
 ActivationCodes CudaOps::code_experts(const AffineView& weight, const ExpertList& list, ExpertRows rows,
                                       const TensorView& x) {
-  return expert_code_order(context_, weight, list) == CodeOrder::kPlanes
-             ? coded_.of_entries(context_, x, weight.group, list, rows)
-             : coded_.of(context_, x, weight.group);
+  const CodeOrder order = expert_code_order(context_, weight, list);
+  return order == CodeOrder::kPlanes ? coded_.of_entries(context_, x, weight.group, list, rows)
+                                     : coded_.of(context_, x, weight.group, order);
 }
 
 void CudaOps::multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,

@@ -48,6 +48,7 @@ class CudaOps final : public Ops {
   void attend(const AttendParams& p) override;
   void delta_prepare(const DeltaPrepareParams& p) override;
   void delta_step(const DeltaStepParams& p) override;
+  void delta_rule(const DeltaRuleParams& p) override;
   void delta_replay(const DeltaReplayParams& p) override;
   void advance_window(const AdvanceWindowParams& p) override;
   void route_experts(const RouteExpertsParams& p) override;
@@ -104,7 +105,7 @@ class CudaOps final : public Ops {
   std::vector<AffineTarget> batch_;
   std::vector<DeltaReplayParams> replays_;
   std::vector<AdvanceWindowParams> windows_;
-  bool is_prepared_ = false;  // the last kernel is delta_prepare's
+  bool state_is_settled_ = false;  // the last kernel wrote no delta state
   DeviceScratch argmax_parts_, attend_parts_, expert_ints_, expert_gate_, expert_up_, expert_out_,
       block_scores_;
   SparseScratch sparse_;

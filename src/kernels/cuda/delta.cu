@@ -1,5 +1,8 @@
 #include "kernels/cuda/delta.h"
 
+#include <algorithm>
+
+#include "kernels/cuda/delta_conv.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/numerics.h"
 
@@ -12,13 +15,15 @@ namespace nm = numerics;
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 
+bool is_aligned(const void* data, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
+}
+
 struct Prepare {
   DeltaShape shape;
   int channels, key_width, value_width;
-  Matrix<const float> inputs, window, conv, a, b;
-  const float *a_log, *dt_bias;
+  DeltaInputs in;
   Matrix<float> q, k, v, alpha, beta;
-  float query_scale;
 };
 
 /// Convolution and SiLU of one channel of row t.
@@ -28,84 +33,45 @@ __device__ float convolved(const Prepare& p, int t, int channel) {
 #pragma unroll 4
   for (int j = 0; j < taps; ++j) {
     const int source = t - taps + 1 + j;  // row of `inputs`; negative: in the window
-    const float x = source >= 0 ? p.inputs.row(source)[channel] : p.window.row(source + taps - 1)[channel];
-    acc = nm::fma_f32(p.conv.row(j)[channel], x, acc);
+    const float x =
+        source >= 0 ? p.in.rows.row(source)[channel] : p.in.window.row(source + taps - 1)[channel];
+    acc = nm::fma_f32(p.in.conv.row(j)[channel], x, acc);
   }
   return nm::silu_f32(acc);
 }
 
-/// The same for kCount channels `kStride` apart with the usual number of taps: every load is under way before
-/// the first is used.
-constexpr int kUsualTaps = 4;
-template <int kCount, int kStride>
-__device__ __forceinline__ void convolve_usual(const Prepare& p, int t, int channel,
-                                               const float (&taps)[kCount][kUsualTaps],
-                                               float (&out)[kCount]) {
-  float x[kCount][kUsualTaps];
-#pragma unroll
-  for (int j = 0; j < kUsualTaps; ++j) {
-    const int source = t - kUsualTaps + 1 + j;
-    const float* row = source >= 0 ? p.inputs.row(source) : p.window.row(source + kUsualTaps - 1);
-#pragma unroll
-    for (int m = 0; m < kCount; ++m) x[m][j] = row[channel + m * kStride];
-  }
-#pragma unroll
-  for (int m = 0; m < kCount; ++m) {
-    float acc = 0;
-#pragma unroll
-    for (int j = 0; j < kUsualTaps; ++j) acc = nm::fma_f32(taps[m][j], x[m][j], acc);
-    out[m] = nm::silu_f32(acc);
-  }
-}
-template <int kCount, int kStride>
-__device__ __forceinline__ void load_taps(const Prepare& p, int channel, float (&taps)[kCount][kUsualTaps]) {
-#pragma unroll
-  for (int j = 0; j < kUsualTaps; ++j) {
-#pragma unroll
-    for (int m = 0; m < kCount; ++m) taps[m][j] = p.conv.row(j)[channel + m * kStride];
-  }
+__device__ __forceinline__ void prepare_gates(const Prepare& p, int t, int head) {
+  p.alpha.row(t)[head] = nm::delta_decay(p.in.a_log[head], p.in.a.row(t)[head], p.in.dt_bias[head]);
+  p.beta.row(t)[head] = nm::sigmoid_f32(p.in.b.row(t)[head]);
 }
 
 /// The usual shape, heads of 128 and 4 taps. One warp: a query head, a key head, 128 value channels, or 32
 /// gates of one row.
 __global__ void __launch_bounds__(kThreads) delta_prepare_usual_kernel(Prepare p) {
-  constexpr int kDim = 128, kHeld = kDim / 32;
   const int t = static_cast<int>(blockIdx.y);
   const int lane = static_cast<int>(threadIdx.x & 31);
   const int item = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
   const int heads = p.shape.key_heads;
-  const int blocks = p.channels / kDim;  // queries, keys, values
-  const int first = item * kDim + lane;
-  float taps[kHeld][kUsualTaps] = {};
-  if (item < blocks) load_taps<kHeld, 32>(p, first, taps);
+  const int blocks = p.channels / kUsualDim;  // queries, keys, values
+  const int first = item * kUsualDim + lane;
+  HeadTaps taps = {};
+  if (item < blocks) load_taps(p.in, first, taps);
   wait_for_predecessor();
   let_successor_start();
   if (item < blocks) {
-    float x[kHeld];
-    convolve_usual<kHeld, 32>(p, t, first, taps, x);
-    if (item >= 2 * heads) {
-      float* out = p.v.row(t) + (first - 2 * p.key_width);
+    HeadValues x;
+    convolve(p.in, t, first, taps, x);
+    if (item < 2 * heads) norm_key(x, item < heads, p.in.query_scale);
+    float* out = item < heads       ? p.q.row(t) + first
+                 : item < 2 * heads ? p.k.row(t) + (first - p.key_width)
+                                    : p.v.row(t) + (first - 2 * p.key_width);
 #pragma unroll
-      for (int m = 0; m < kHeld; ++m) out[32 * m] = x[m];
-      return;
-    }
-    float acc = 0;
-#pragma unroll
-    for (int m = 0; m < kHeld; ++m) acc = nm::fma_f32(x[m], x[m], acc);
-    const float norm = nm::rsqrt_f32(__shfl_sync(kAllLanes, join_lanes(acc), 0) + nm::kL2NormEps);
-    const bool is_query = item < heads;
-    float* out = is_query ? p.q.row(t) + first : p.k.row(t) + (first - p.key_width);
-#pragma unroll
-    for (int m = 0; m < kHeld; ++m) {
-      const float unit = x[m] * norm;
-      out[32 * m] = is_query ? unit * p.query_scale : unit;
-    }
+    for (int m = 0; m < kUsualHeld; ++m) out[32 * m] = x[m];
     return;
   }
   const int h = (item - blocks) * 32 + lane;
   if (h >= p.shape.value_heads) return;
-  p.alpha.row(t)[h] = nm::delta_decay(p.a_log[h], p.a.row(t)[h], p.dt_bias[h]);
-  p.beta.row(t)[h] = nm::sigmoid_f32(p.b.row(t)[h]);
+  prepare_gates(p, t, h);
 }
 
 /// Any shape. One warp: a query head, a key head, 32 value channels, or 32 gates of one row.
@@ -131,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) delta_prepare_kernel(Prepare p) {
     const float norm = nm::rsqrt_f32(sum + nm::kL2NormEps);
     for (int i = lane; i < dim; i += 32) {
       const float unit = out[i] * norm;
-      out[i] = is_query ? unit * p.query_scale : unit;
+      out[i] = is_query ? unit * p.in.query_scale : unit;
     }
     return;
   }
@@ -144,8 +110,7 @@ __global__ void __launch_bounds__(kThreads) delta_prepare_kernel(Prepare p) {
   }
   const int h = (item - value_items) * 32 + lane;
   if (h >= p.shape.value_heads) return;
-  p.alpha.row(t)[h] = nm::delta_decay(p.a_log[h], p.a.row(t)[h], p.dt_bias[h]);
-  p.beta.row(t)[h] = nm::sigmoid_f32(p.b.row(t)[h]);
+  prepare_gates(p, t, h);
 }
 
 /// Logged rows and states of up to kMostReplays layers of one shape.
@@ -160,11 +125,15 @@ struct Replays {
   Layer layers[kMostReplays];
 };
 
-/// One element of a state through all logged rows.
+/// kCount neighbouring elements of a state's row through all logged rows.
+template <int kCount>
 __global__ void __launch_bounds__(kThreads) delta_replay_kernel(const __grid_constant__ Replays p) {
+  struct alignas(4 * kCount) Values {
+    float at[kCount];
+  };
   wait_for_predecessor();
   let_successor_start();
-  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t item = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
   if (item >= p.elements) return;
   const Replays::Layer& layer = p.layers[blockIdx.y];
   const int c = static_cast<int>(item % p.value_dim);
@@ -174,12 +143,14 @@ __global__ void __launch_bounds__(kThreads) delta_replay_kernel(const __grid_con
   const float* alpha = layer.alpha + head;
   const float* u = layer.u + head * p.value_dim + c;
   const float* k = layer.k + key;
-  float* at = layer.state + row * p.state_stride + c;
-  float s = *at;
+  auto* at = reinterpret_cast<Values*>(layer.state + row * p.state_stride + c);
+  Values s = *at;
 #pragma unroll 4
   for (int t = 0; t < p.rows; ++t) {
-    s = alpha[t * p.alpha_stride] * s;
-    s = nm::fma_f32(u[t * p.u_stride], k[t * p.k_stride], s);
+    const float decay = alpha[t * p.alpha_stride], key_value = k[t * p.k_stride];
+    const Values update = *reinterpret_cast<const Values*>(u + t * p.u_stride);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) s.at[j] = nm::fma_f32(update.at[j], key_value, decay * s.at[j]);
   }
   *at = s;
 }
@@ -216,21 +187,14 @@ void run_delta_prepare(const LaunchContext& context, const DeltaPrepareParams& p
                      p.shape.conv_channels(),
                      p.shape.key_width(),
                      p.shape.value_width(),
-                     matrix<const float>(p.inputs),
-                     matrix<const float>(p.window),
-                     matrix<const float>(p.conv_weight),
-                     matrix<const float>(p.a),
-                     matrix<const float>(p.b),
-                     p.a_log.row<const float>(0),
-                     p.dt_bias.row<const float>(0),
+                     delta_inputs(p),
                      matrix<float>(p.q),
                      matrix<float>(p.k),
                      matrix<float>(p.v),
                      matrix<float>(p.alpha),
-                     matrix<float>(p.beta),
-                     nm::inverse_root(p.shape.key_dim)};
-  if (p.shape.key_dim == 128 && p.shape.conv_taps == kUsualTaps && args.value_width % 128 == 0) {
-    const int items = args.channels / 128 + static_cast<int>(blocks_for(p.shape.value_heads, 32));
+                     matrix<float>(p.beta)};
+  if (is_usual(p.shape)) {
+    const int items = args.channels / kUsualDim + static_cast<int>(blocks_for(p.shape.value_heads, 32));
     launch(context, "delta_prepare", delta_prepare_usual_kernel,
            {dim3(blocks_for(items, kWarps), static_cast<unsigned>(p.inputs.rows)), dim3(kThreads)}, args);
     return;
@@ -259,8 +223,16 @@ void run_delta_replay(const LaunchContext& context, std::span<const DeltaReplayP
     args.layers[i] = {p.k.row<const float>(0), p.u.row<const float>(0), p.alpha.row<const float>(0),
                       p.state.row<float>(0)};
   }
-  launch(context, "delta_replay", delta_replay_kernel,
-         {dim3(blocks_for(args.elements, kThreads), static_cast<unsigned>(layers.size())), dim3(kThreads)},
+  constexpr int kVector = 4;
+  const bool is_whole =
+      s.value_dim % kVector == 0 && args.u_stride % kVector == 0 && args.state_stride % kVector == 0 &&
+      std::all_of(layers.begin(), layers.end(), [](const DeltaReplayParams& p) {
+        return is_aligned(p.u.data, sizeof(float4)) && is_aligned(p.state.data, sizeof(float4));
+      });
+  const int count = is_whole ? kVector : 1;
+  launch(context, "delta_replay", is_whole ? delta_replay_kernel<kVector> : delta_replay_kernel<1>,
+         {dim3(blocks_for(args.elements, kThreads * count), static_cast<unsigned>(layers.size())),
+          dim3(kThreads)},
          args);
 }
 

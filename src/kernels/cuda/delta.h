@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "kernels/cuda/activation_codes.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/delta.h"
 
@@ -12,6 +13,15 @@ namespace mererun::cuda {
 void run_delta_prepare(const LaunchContext& context, const DeltaPrepareParams& p);
 /// `state_is_settled`: the kernel before this one does not write the state, so that it may be read early.
 void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool state_is_settled);
+
+/// Rows that run_delta_rule takes at most.
+inline constexpr int kMostRuleRows = 32;
+/// Whether run_delta_rule serves a call: heads of 128, four taps, few rows.
+bool can_fuse_delta_rule(const DeltaRuleParams& p);
+/// Prepare, step and norm in one launch; `codes`: of p.norm.out. Of what prepare writes only k and alpha are
+/// left, and those only with a log. `state_is_settled`: as above.
+void run_delta_rule(const LaunchContext& context, const DeltaRuleParams& p, const ActivationCodes& codes,
+                    bool state_is_settled);
 
 /// Layers that one launch can serve.
 inline constexpr int kMostReplays = 64;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/delta.h"
+#include "kernels/cuda/delta_row.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/numerics.h"
 
@@ -25,13 +26,6 @@ struct Step {
   Matrix<float> state, u, out;
   bool store, log, is_settled;
 };
-
-/// The 16 accumulators of a dot product, four a lane: lane p of a column's four holds 4p .. 4p + 3.
-__device__ __forceinline__ float join(const float (&a)[4]) {
-  float sum = (a[0] + a[1]) + (a[2] + a[3]);
-  sum = sum + __shfl_xor_sync(kAllLanes, sum, 1);
-  return sum + __shfl_xor_sync(kAllLanes, sum, 2);
-}
 
 /// Copies 1 or 4 floats to shared memory in the background.
 template <int kFloats>
@@ -106,37 +100,9 @@ __global__ void __launch_bounds__(kThreads) delta_step_kernel(Step p) {
       const float alpha = rest[kBlockValues], beta = rest[kBlockValues + 1];
       const float* k = row + 4 * part;
       const float* q = k + dim;
-      float acc[4] = {0, 0, 0, 0};
-#pragma unroll
-      for (int i = 0; i < runs; ++i) {
-        const float4 key = *reinterpret_cast<const float4*>(k + 16 * i);
-        s[i][0] = alpha * s[i][0];
-        s[i][1] = alpha * s[i][1];
-        s[i][2] = alpha * s[i][2];
-        s[i][3] = alpha * s[i][3];
-        acc[0] = nm::fma_f32(s[i][0], key.x, acc[0]);
-        acc[1] = nm::fma_f32(s[i][1], key.y, acc[1]);
-        acc[2] = nm::fma_f32(s[i][2], key.z, acc[2]);
-        acc[3] = nm::fma_f32(s[i][3], key.w, acc[3]);
-      }
-      const float u = beta * (rest[value] - join(acc));
-      float sum[4] = {0, 0, 0, 0};
-#pragma unroll
-      for (int i = 0; i < runs; ++i) {
-        const float4 key = *reinterpret_cast<const float4*>(k + 16 * i);
-        const float4 query = *reinterpret_cast<const float4*>(q + 16 * i);
-        s[i][0] = nm::fma_f32(u, key.x, s[i][0]);
-        s[i][1] = nm::fma_f32(u, key.y, s[i][1]);
-        s[i][2] = nm::fma_f32(u, key.z, s[i][2]);
-        s[i][3] = nm::fma_f32(u, key.w, s[i][3]);
-        sum[0] = nm::fma_f32(s[i][0], query.x, sum[0]);
-        sum[1] = nm::fma_f32(s[i][1], query.y, sum[1]);
-        sum[2] = nm::fma_f32(s[i][2], query.z, sum[2]);
-        sum[3] = nm::fma_f32(s[i][3], query.w, sum[3]);
-      }
-      const float o = join(sum);
-      if (live && part == 0) p.out.row(t)[first_value + value] = o;
-      if (live && part == 1 && p.log) p.u.row(t)[first_value + value] = u;
+      const DeltaRow r = step_row(s, runs, k, q, rest[value], alpha, beta);
+      if (live && part == 0) p.out.row(t)[first_value + value] = r.o;
+      if (live && part == 1 && p.log) p.u.row(t)[first_value + value] = r.u;
     }
   }
   if (!p.store || !live) return;

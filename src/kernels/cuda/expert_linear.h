@@ -8,10 +8,17 @@
 
 namespace mererun::cuda {
 
-/// Assignments an entry may hold, by the rows of the call: one column tile in decode and verification, four
-/// in prefill.
-inline constexpr int kNarrowEntry = 8, kWideEntry = 32;
-inline int expert_width(int rows) { return rows <= 64 ? kNarrowEntry : kWideEntry; }
+/// Assignments an entry may hold, by the rows of the call: in decode and verification few rows share an
+/// expert.
+inline constexpr int kNarrowEntry = 4, kMiddleEntry = 8, kWideEntry = 32;
+inline int expert_width(int rows) {
+  if (rows <= 16) return kNarrowEntry;
+  return rows <= 64 ? kMiddleEntry : kWideEntry;
+}
+
+/// Rows up to which every block copies all of its input to shared memory, or codes it there: beyond, codes
+/// are read through the cache.
+inline constexpr int kMostCopiedRows = 40;
 
 /// The order of codes that the functions below take for a weight and a list.
 CodeOrder expert_code_order(const LaunchContext& context, const AffineView& weight, const ExpertList& list);

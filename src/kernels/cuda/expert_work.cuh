@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/affine_launch.cuh"
+#include "kernels/cuda/affine_narrow_launch.cuh"
 #include "kernels/cuda/expert_linear.h"
 #include "kernels/numerics.h"
 
@@ -53,8 +54,6 @@ struct ExpertWork {
   }
 };
 
-inline constexpr int kMostCopiedRows = 128;
-
 template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired>
 void launch_gathered(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
                      const ActivationCodes& x) {
@@ -91,6 +90,31 @@ inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* s
   work.rows = weight.out;
   work.tiles = weight.tiles();
   return work;
+}
+
+/// The same for the narrow kernel.
+template <bool kPair>
+struct NarrowExperts : ExpertWork {
+  static constexpr bool kPaired = kPair;
+  static constexpr int kTiles = kPair ? 2 : 1;
+};
+
+/// The narrow kernel, for lists whose width is its columns.
+template <bool kPaired>
+void launch_experts_narrow(const LaunchContext& context, const AffineView& layout, const ExpertWork& experts,
+                           const ActivationCodes& x) {
+  const NarrowExperts<kPaired> work{experts};
+  const std::int64_t units =
+      static_cast<std::int64_t>(most_entries(work.list.assignments(), work.list.experts, work.list.width)) *
+      work.tiles;
+  const auto run = [&]<int kQuads>() {
+    // A few rows are copied by every block: reading them from the cache, step by step, waits every time.
+    if (x.rows <= kMostCopiedRows &&
+        launch_narrow<kQuads, 4, 16, 6, false>(context, nullptr, layout, work, units, x))
+      return;
+    launch_narrow<kQuads, 4, 16, 6, true>(context, nullptr, layout, work, units, x);
+  };
+  work.list.width == 4 ? run.template operator()<1>() : run.template operator()<2>();
 }
 
 /// The tile kernel, for lists whose width is its columns: 32.

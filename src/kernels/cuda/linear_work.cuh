@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/affine_launch.cuh"
 #include "kernels/cuda/affine_linear.h"
+#include "kernels/cuda/affine_narrow_launch.cuh"
 #include "kernels/numerics.h"
 
 namespace mererun::cuda {
@@ -12,7 +13,8 @@ namespace mererun::cuda {
 /// Row tiles of up to four weights that share their input: kRowTiles neighbouring tiles a unit.
 template <int kRowTiles>
 struct LinearWork {
-  static constexpr bool kGathered = false;
+  static constexpr bool kGathered = false, kPaired = false;
+  static constexpr int kTiles = kRowTiles;
 
   struct Target {
     const std::uint8_t* records;
@@ -84,12 +86,19 @@ LinearWork<kRowTiles> make_linear_work(std::span<const AffineTarget> targets) {
 template <int kBits, bool kCommon>
 void run_linear(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
                 const ActivationCodes& x) {
-  run_staged<kBits, kCommon, false>(context, scratch, targets[0].weight, x, make_linear_work<1>(targets));
+  const AffineView& layout = targets[0].weight;
+  if constexpr (kCommon) {
+    if (x.order == CodeOrder::kRows)
+      return run_narrow<kBits>(context, scratch, layout, x,
+                               [&]<int kTiles>() { return make_linear_work<kTiles>(targets); });
+  }
+  run_staged<kBits, kCommon, false>(context, scratch, layout, x, make_linear_work<1>(targets));
 }
 
 /// Matching tiles of gate and up: row tile 0 and 1 of a unit.
 struct GatedWork {
-  static constexpr bool kGathered = false;
+  static constexpr bool kGathered = false, kPaired = true;
+  static constexpr int kTiles = 2;
 
   const std::uint8_t *gate, *up;
   std::int64_t tile_bytes;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/code_span.cuh"
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/gated_norm.cuh"
 #include "kernels/cuda/rows.h"
 #include "kernels/numerics.h"
 
@@ -145,11 +146,6 @@ struct GatedNorm {
   ActivationCodes codes;  // of the result, or empty: heads of kCodeSpan only
 };
 
-template <GateActivation kActivation>
-__device__ __forceinline__ float activated(float z) {
-  return kActivation == GateActivation::kSilu ? nm::silu_f32(z) : nm::sigmoid_f32(z);
-}
-
 /// One warp a head. kHeld: elements of a lane, all loaded at once; 0: heads of any length.
 template <GateActivation kActivation, int kHeld>
 __global__ void __launch_bounds__(kThreads) gated_rms_norm_kernel(GatedNorm p) {
@@ -177,23 +173,10 @@ __global__ void __launch_bounds__(kThreads) gated_rms_norm_kernel(GatedNorm p) {
       gate[m] = z[lane + 32 * m];
       weight[m] = p.weight[lane + 32 * m];
     }
-    float acc = 0;
+    norm_head<kActivation>(held, gate, weight, p.eps);
 #pragma unroll
-    for (int m = 0; m < kHeld; ++m) acc = nm::fma_f32(held[m], held[m], acc);
-    const float sum = __shfl_sync(kAllLanes, join_lanes(acc), 0);
-    const float r = nm::rsqrt_f32(sum / static_cast<float>(p.dim) + p.eps);
-#pragma unroll
-    for (int m = 0; m < kHeld; ++m) {
-      const float value = ((held[m] * r) * weight[m]) * activated<kActivation>(gate[m]);
-      out[lane + 32 * m] = value;
-      heads[warp][lane + 32 * m] = value;
-    }
-    if (p.codes.codes == nullptr) return;
-    __syncwarp();
-    float values[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) values[j] = heads[warp][4 * lane + j];
-    code_span(p.codes, t, offset, values, true);
+    for (int m = 0; m < kHeld; ++m) out[lane + 32 * m] = held[m];
+    if (p.codes.codes != nullptr) code_head(p.codes, t, offset, held, heads[warp]);
   }
 }
 
