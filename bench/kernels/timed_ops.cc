@@ -27,6 +27,9 @@ CallTotals expert_product(const ExpertMlpParams& p) {
     one.bytes *= static_cast<double>(chosen.size()) / weight->experts();
     counted += one;
   }
+  if (p.shared.empty()) return counted;
+  for (const LinearWeight* weight : {p.shared.gate, p.shared.up, p.shared.down})
+    counted += product(weight, p.x.rows);
   return counted;
 }
 

@@ -34,6 +34,19 @@ void Ops::delta_rule(const DeltaRuleParams& p) {
   gated_rms_norm(p.norm);
 }
 
+void Ops::run_shared_expert(const ExpertMlpParams& p) {
+  const SharedExpert& s = p.shared;
+  if (s.empty()) return;
+  gated_linear({.x = p.x,
+                .gate = s.gate,
+                .up = s.up,
+                .gate_scratch = s.gate_scratch,
+                .up_scratch = s.up_scratch,
+                .out = s.gate_scratch});
+  const LinearParams::Target out{s.down, s.out_scratch, {}};
+  linear({.x = s.gate_scratch, .targets = {&out, 1}});
+}
+
 void Ops::grouped_rms_norm(const GroupedRmsNormParams&) { refuse(*this, "grouped_rms_norm"); }
 void Ops::stream_silu(const StreamSiluParams&) { refuse(*this, "stream_silu"); }
 void Ops::mix_streams(const MixStreamsParams&) { refuse(*this, "mix_streams"); }

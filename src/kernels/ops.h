@@ -93,6 +93,10 @@ class Ops {
   virtual void index_prepare(const IndexPrepareParams& p);
   virtual void select_blocks(const SelectBlocksParams& p);
   virtual void attend_blocks(const AttendBlocksParams& p);
+
+ protected:
+  /// The shared expert of expert_mlp by gated_linear and linear, into its out_scratch; nothing without one.
+  void run_shared_expert(const ExpertMlpParams& p);
 };
 
 /// Plain loops in the order of the contract: the definition every other backend must reproduce bit for bit.

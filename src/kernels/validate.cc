@@ -29,6 +29,27 @@ void check_shape(const ViewChecks& check, const DeltaShape& s) {
   check.at_least("shape.conv_taps", s.conv_taps, 1);
 }
 
+void validate_shared(const ViewChecks& check, const ExpertMlpParams& p) {
+  const SharedExpert& s = p.shared;
+  check.require(s.up != nullptr && s.down != nullptr, "shared weights", "gate, up and down", "gate alone");
+  const int rows = p.x.rows;
+  const int inner = s.gate->out();
+  check.equal("shared gate input", s.gate->in(), p.x.cols);
+  check.equal("shared up input", s.up->in(), p.x.cols);
+  check.equal("shared up rows", s.up->out(), inner);
+  check.equal("shared down input", s.down->in(), inner);
+  check.equal("shared down rows", s.down->out(), p.x.cols);
+  check.equal("shared experts", s.gate->experts() * s.up->experts() * s.down->experts(), 1);
+  check.shape("shared logits", s.logits, kF32, rows, 1);
+  check.shape("shared gate_scratch", s.gate_scratch, kF32, rows, inner);
+  check.shape("shared up_scratch", s.up_scratch, kF32, rows, inner);
+  check.shape("shared out_scratch", s.out_scratch, kF32, rows, p.x.cols);
+  check.apart("shared out_scratch and x", s.out_scratch, p.x);
+  check.apart("shared out_scratch and gate_scratch", s.out_scratch, s.gate_scratch);
+  check.apart("shared out_scratch and residual", s.out_scratch, p.residual);
+  check.apart("shared out_scratch and out", s.out_scratch, p.out);
+}
+
 }  // namespace
 
 void validate(const EmbedRowsParams& p) {
@@ -258,17 +279,11 @@ void validate(const ExpertMlpParams& p) {
   check.shape("ids", p.ids, kI32, rows, p.ids.cols);
   check.at_least("ids columns", p.ids.cols, 1);
   check.shape("weights", p.weights, kF32, rows, p.ids.cols);
-  check.require(p.shared.empty() == p.shared_gate.empty(), "shared", "shared and shared_gate or neither",
-                "one of them");
-  if (!p.shared.empty()) {
-    check.shape("shared", p.shared, kF32, rows, hidden);
-    check.shape("shared_gate", p.shared_gate, kF32, rows, 1);
-  }
+  if (!p.shared.empty()) validate_shared(check, p);
   check.shape("residual", p.residual, kF32, rows, hidden);
   check.shape("out", p.out, kF32, rows, hidden);
   check.apart_or_same("out and residual", p.out, p.residual);
   check.apart("out and x", p.out, p.x);
-  check.apart("out and shared", p.out, p.shared);
 }
 
 void validate(const LinearSource& s) {

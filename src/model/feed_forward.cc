@@ -44,22 +44,19 @@ void run_moe(const PassContext& pass, const MoeWeights& weights, int layer, bool
       {.logits = f.router, .forced_ids = forced, .normalise = normalise, .ids = f.ids, .weights = f.weights});
   if (pass.hooks != nullptr && pass.hooks->routed) pass.hooks->routed(layer, f.ids, f.weights);
 
-  pass.ops.gated_linear({.x = normed,
-                         .gate = weights.shared.gate.get(),
-                         .up = weights.shared.up.get(),
-                         .gate_scratch = f.gate,
-                         .up_scratch = f.up,
-                         .out = f.gate});
-  const std::array<LinearParams::Target, 1> shared{{{weights.shared.down.get(), f.shared, {}}}};
-  pass.ops.linear({.x = f.gate, .targets = shared});
   pass.ops.expert_mlp({.x = normed,
                        .ids = f.ids,
                        .weights = f.weights,
                        .gate = weights.expert_gate.get(),
                        .up = weights.expert_up.get(),
                        .down = weights.expert_down.get(),
-                       .shared = f.shared,
-                       .shared_gate = f.shared_gate,
+                       .shared = {.gate = weights.shared.gate.get(),
+                                  .up = weights.shared.up.get(),
+                                  .down = weights.shared.down.get(),
+                                  .logits = f.shared_gate,
+                                  .gate_scratch = f.gate,
+                                  .up_scratch = f.up,
+                                  .out_scratch = f.shared},
                        .residual = out,
                        .out = out});
 }

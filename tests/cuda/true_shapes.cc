@@ -105,7 +105,10 @@ class Experts {
         s_(shape),
         gate_(ops.prepare_linear(random.affine("gate", s_.inner, s_.hidden, s_.bits, s_.experts))),
         up_(ops.prepare_linear(random.affine("up", s_.inner, s_.hidden, s_.bits, s_.experts))),
-        down_(ops.prepare_linear(random.affine("down", s_.hidden, s_.inner, s_.bits, s_.experts))) {}
+        down_(ops.prepare_linear(random.affine("down", s_.hidden, s_.inner, s_.bits, s_.experts))),
+        shared_gate_(ops.prepare_linear(random.affine("shared gate", s_.inner, s_.hidden, s_.bits))),
+        shared_up_(ops.prepare_linear(random.affine("shared up", s_.inner, s_.hidden, s_.bits))),
+        shared_down_(ops.prepare_linear(random.affine("shared down", s_.hidden, s_.inner, s_.bits))) {}
 
   std::uint64_t run(int width) {
     Rows rows(static_cast<std::uint32_t>(width));
@@ -114,8 +117,8 @@ class Experts {
       return put(ops_, keep, rows(static_cast<std::size_t>(width) * static_cast<std::size_t>(cols)), width,
                  cols);
     };
-    const TensorView x = random(s_.hidden), logits = random(s_.experts), shared = random(s_.hidden),
-                     shared_gate = random(1), residual = random(s_.hidden), weights = random(s_.chosen);
+    const TensorView x = random(s_.hidden), logits = random(s_.experts), residual = random(s_.hidden),
+                     weights = random(s_.chosen);
     TensorView ids = random(s_.chosen);
     ids.dtype = DType::kI32;
     ops_.route_experts(
@@ -126,8 +129,13 @@ class Experts {
                      .gate = gate_.get(),
                      .up = up_.get(),
                      .down = down_.get(),
-                     .shared = shared,
-                     .shared_gate = shared_gate,
+                     .shared = {.gate = shared_gate_.get(),
+                                .up = shared_up_.get(),
+                                .down = shared_down_.get(),
+                                .logits = random(1),
+                                .gate_scratch = random(s_.inner),
+                                .up_scratch = random(s_.inner),
+                                .out_scratch = random(s_.hidden)},
                      .residual = residual,
                      .out = residual});
     return hash_floats(take(ops_, residual));
@@ -136,14 +144,14 @@ class Experts {
  private:
   Ops& ops_;
   ExpertShape s_;
-  LinearHandle gate_, up_, down_;
+  LinearHandle gate_, up_, down_, shared_gate_, shared_up_, shared_down_;
 };
 
 void check_experts(Report& report, Ops& cpu, Ops& gpu, const RandomWeights& random,
                    const ExpertShape& shape) {
   Experts on_cpu(cpu, random, shape), on_gpu(gpu, random, shape);
   std::string wrong;
-  for (const int width : {1, 4, 8, 9, 32, 100}) {
+  for (const int width : {1, 2, 4, 8, 9, 16, 32, 33, 64, 100}) {
     if (on_cpu.run(width) != on_gpu.run(width)) wrong += fmt::format("{} ", width);
   }
   report.add({fmt::format(R"({{"check":"expert bits","shape":"{}","wrongWidths":"{}","pass":{}}})",

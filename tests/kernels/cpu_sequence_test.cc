@@ -318,6 +318,7 @@ std::vector<std::int32_t> choose(Numbers& numbers, int rows, int k, int experts,
 
 struct ExpertWeights {
   TestWeight gate, up, down;
+  TestWeight shared_gate, shared_up, shared_down;
 };
 
 std::vector<float> run_experts(Ops& ops, const ExpertWeights& w, const std::vector<std::int32_t>& chosen,
@@ -327,8 +328,11 @@ std::vector<float> run_experts(Ops& ops, const ExpertWeights& w, const std::vect
                      down = ops.prepare_linear(w.down.source());
   const Floats x(ops, rows, hidden, numbers.normals(area(rows, hidden))),
       weights(ops, rows, k, numbers.normals(area(rows, k)));
-  const Floats shared(ops, rows, hidden, numbers.normals(area(rows, hidden))),
-      shared_gate(ops, rows, 1, numbers.normals(area(rows, 1)));
+  const LinearHandle shared_gate = ops.prepare_linear(w.shared_gate.source()),
+                     shared_up = ops.prepare_linear(w.shared_up.source()),
+                     shared_down = ops.prepare_linear(w.shared_down.source());
+  const Floats logits(ops, rows, 1, numbers.normals(area(rows, 1))), a(ops, rows, shared_gate->out()),
+      b(ops, rows, shared_gate->out()), out(ops, rows, hidden);
   const Floats residual(ops, rows, hidden, numbers.normals(area(rows, hidden)));
   const Ints ids(ops, rows, k, chosen);
   ExpertMlpParams p;
@@ -339,8 +343,8 @@ std::vector<float> run_experts(Ops& ops, const ExpertWeights& w, const std::vect
   p.up = up.get();
   p.down = down.get();
   if (with_shared) {
-    p.shared = shared.view();
-    p.shared_gate = shared_gate.view();
+    p.shared = {shared_gate.get(), shared_up.get(), shared_down.get(), logits.view(),
+                a.view(),          b.view(),        out.view()};
   }
   p.residual = residual.view();
   p.out = residual.view();
@@ -350,20 +354,28 @@ std::vector<float> run_experts(Ops& ops, const ExpertWeights& w, const std::vect
 
 TEST(CpuExperts, EveryRoutingAndFormat) {
   Numbers numbers(30);
-  constexpr int kExperts = 12, kHidden = 192, kInner = 96, kChosen = 3;
+  constexpr int kExperts = 12, kHidden = 192, kInner = 96, kShared = 160, kChosen = 3;
   std::vector<ExpertWeights> formats;
   const auto affine = [&](int out, int in, int bits, int group) {
     return TestWeight::affine(numbers, kExperts, out, in, bits, group);
   };
-  formats.push_back(
-      {affine(kInner, kHidden, 4, 64), affine(kInner, kHidden, 4, 64), affine(kHidden, kInner, 4, 32)});
-  formats.push_back(
-      {affine(kInner, kHidden, 3, 64), affine(kInner, kHidden, 8, 32), affine(kHidden, kInner, 5, 32)});
-  formats.push_back(
-      {affine(kInner, kHidden, 2, 64), affine(kInner, kHidden, 2, 64), affine(kHidden, kInner, 3, 32)});
+  const auto shared = [&](int out, int in, int bits, int group) {
+    return TestWeight::affine(numbers, 1, out, in, bits, group);
+  };
+  formats.push_back({affine(kInner, kHidden, 4, 64), affine(kInner, kHidden, 4, 64),
+                     affine(kHidden, kInner, 4, 32), shared(kShared, kHidden, 4, 64),
+                     shared(kShared, kHidden, 4, 64), shared(kHidden, kShared, 4, 32)});
+  formats.push_back({affine(kInner, kHidden, 3, 64), affine(kInner, kHidden, 8, 32),
+                     affine(kHidden, kInner, 5, 32), shared(kShared, kHidden, 8, 32),
+                     shared(kShared, kHidden, 3, 64), shared(kHidden, kShared, 6, 32)});
+  formats.push_back({affine(kInner, kHidden, 2, 64), affine(kInner, kHidden, 2, 64),
+                     affine(kHidden, kInner, 3, 32), shared(kInner, kHidden, 2, 64),
+                     shared(kInner, kHidden, 2, 64), shared(kHidden, kInner, 3, 32)});
   formats.push_back({TestWeight::dense(numbers, kExperts, kInner, kHidden, DType::kBF16),
                      affine(kInner, kHidden, 4, 64),
-                     TestWeight::dense(numbers, kExperts, kHidden, kInner, DType::kF32)});
+                     TestWeight::dense(numbers, kExperts, kHidden, kInner, DType::kF32),
+                     TestWeight::dense(numbers, 1, kShared, kHidden, DType::kF16),
+                     shared(kShared, kHidden, 4, 64), shared(kHidden, kShared, 4, 32)});
   for (const ExpertWeights& format : formats) {
     for (const Routes routes : {Routes::kRandom, Routes::kAllTheSame, Routes::kDisjoint}) {
       for (const int rows : {1, 2, 9, 33, 150}) {

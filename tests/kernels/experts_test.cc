@@ -122,15 +122,22 @@ TEST_P(RouteExpertsTest, AgreesWithASortInDouble) {
 
 MERERUN_FOR_ALL_BACKENDS(RouteExpertsTest);
 
-constexpr int kExperts = 6, kHidden = 128, kInner = 64, kChosen = 3;
+constexpr int kExperts = 6, kChosen = 3;
+
+/// Shapes of a layer and the format of its down projections.
+struct MixtureForm {
+  int hidden, inner, shared_inner, down_bits, down_group;
+};
+constexpr MixtureForm kMixed{128, 64, 96, 3, 32}, kUniform{128, 64, 64, 4, 64},
+    kWideShared{128, 64, 128, 4, 64}, kSliced{2048, 128, 128, 4, 64};
 
 /// Weights and inputs of one mixture-of-experts layer.
 struct Mixture {
-  explicit Mixture(int count, std::uint32_t seed = 1) : rows(count), numbers(seed) {
-    x = numbers.normals(static_cast<std::size_t>(rows * kHidden));
-    shared = numbers.normals(x.size());
+  explicit Mixture(int count, std::uint32_t seed = 1, const MixtureForm& of = kMixed)
+      : form(of), rows(count), numbers(seed) {
+    x = numbers.normals(static_cast<std::size_t>(rows * form.hidden));
     residual = numbers.normals(x.size());
-    shared_gate = numbers.normals(static_cast<std::size_t>(rows));
+    shared_logits = numbers.normals(static_cast<std::size_t>(rows));
     const Routed routed = route(*reference::make_baseline_reference_ops(),
                                 numbers.normals(static_cast<std::size_t>(rows * kExperts)), rows, kChosen);
     ids = routed.ids;
@@ -144,78 +151,123 @@ struct Mixture {
   }
   std::vector<float> run(Ops& ops, const LinearWeight& g, const LinearWeight& u, const LinearWeight& d,
                          bool has_shared = true) const {
-    Floats in(ops, rows, kHidden, x), w(ops, rows, kChosen, weights), s(ops, rows, kHidden, shared);
-    Floats sg(ops, rows, 1, shared_gate), stream(ops, rows, kHidden, residual);
-    Ints chosen(ops, rows, kChosen, ids);
+    const Floats in(ops, rows, form.hidden, x), w(ops, rows, kChosen, weights);
+    const Floats stream(ops, rows, form.hidden, residual);
+    const Ints chosen(ops, rows, kChosen, ids);
+    const SharedParts parts(ops, *this);
     ops.expert_mlp({.x = in.view(),
                     .ids = chosen.view(),
                     .weights = w.view(),
                     .gate = &g,
                     .up = &u,
                     .down = &d,
-                    .shared = has_shared ? s.view() : TensorView{},
-                    .shared_gate = has_shared ? sg.view() : TensorView{},
+                    .shared = has_shared ? parts.params() : SharedExpert{},
                     .residual = stream.view(),
                     .out = stream.view()});
     return stream.values();
+  }
+  /// Row t of the shared expert, by the ops for one linear layer each.
+  std::vector<float> shared_row(Ops& ops, int t) const {
+    const LinearHandle g = ops.prepare_linear(shared_gate.source()),
+                       u = ops.prepare_linear(shared_up.source());
+    const LinearHandle d = ops.prepare_linear(shared_down.source());
+    return feed_forward(ops, *g, *u, *d, t);
+  }
+  std::vector<float> feed_forward(Ops& ops, const LinearWeight& g, const LinearWeight& u,
+                                  const LinearWeight& d, int t) const {
+    const Floats in(ops, 1, form.hidden, rows_of(x, form.hidden, t, 1)), a(ops, 1, g.out()),
+        b(ops, 1, g.out());
+    const Floats y(ops, 1, form.hidden);
+    ops.gated_linear({in.view(), &g, &u, a.view(), b.view(), a.view()});
+    const LinearParams::Target target{&d, y.view(), {}};
+    ops.linear({a.view(), {&target, 1}});
+    return y.values();
   }
 
   Mixture row(int t) const {
     Mixture one = *this;
     one.rows = 1;
-    one.x = rows_of(x, kHidden, t, 1);
-    one.shared = rows_of(shared, kHidden, t, 1);
-    one.residual = rows_of(residual, kHidden, t, 1);
-    one.shared_gate = rows_of(shared_gate, 1, t, 1);
+    one.x = rows_of(x, form.hidden, t, 1);
+    one.residual = rows_of(residual, form.hidden, t, 1);
+    one.shared_logits = rows_of(shared_logits, 1, t, 1);
     one.weights = rows_of(weights, kChosen, t, 1);
     one.ids = Ids(ids.begin() + t * kChosen, ids.begin() + (t + 1) * kChosen);
     return one;
   }
 
+  /// The shared expert on a backend.
+  struct SharedParts {
+    SharedParts(Ops& ops, const Mixture& m)
+        : gate(ops.prepare_linear(m.shared_gate.source())),
+          up(ops.prepare_linear(m.shared_up.source())),
+          down(ops.prepare_linear(m.shared_down.source())),
+          logits(ops, m.rows, 1, m.shared_logits),
+          a(ops, m.rows, m.form.shared_inner),
+          b(ops, m.rows, m.form.shared_inner),
+          out(ops, m.rows, m.form.hidden) {}
+    SharedExpert params() const {
+      return {gate.get(), up.get(), down.get(), logits.view(), a.view(), b.view(), out.view()};
+    }
+    LinearHandle gate, up, down;
+    Floats logits, a, b, out;
+  };
+
+  MixtureForm form;
   int rows;
   Numbers numbers;
-  TestWeight gate = TestWeight::affine(numbers, kExperts, kInner, kHidden, 4, 64);
-  TestWeight up = TestWeight::affine(numbers, kExperts, kInner, kHidden, 4, 64);
-  TestWeight down = TestWeight::affine(numbers, kExperts, kHidden, kInner, 3, 32);
-  std::vector<float> x, shared, residual, shared_gate, weights;
+  TestWeight gate = TestWeight::affine(numbers, kExperts, form.inner, form.hidden, 4, 64);
+  TestWeight up = TestWeight::affine(numbers, kExperts, form.inner, form.hidden, 4, 64);
+  TestWeight down =
+      TestWeight::affine(numbers, kExperts, form.hidden, form.inner, form.down_bits, form.down_group);
+  TestWeight shared_gate = TestWeight::affine(numbers, 1, form.shared_inner, form.hidden, 4, 64);
+  TestWeight shared_up = TestWeight::affine(numbers, 1, form.shared_inner, form.hidden, 4, 64);
+  TestWeight shared_down =
+      TestWeight::affine(numbers, 1, form.hidden, form.shared_inner, form.down_bits, form.down_group);
+  std::vector<float> x, residual, shared_logits, weights;
   Ids ids;
 };
+
+/// down(silu(gate x) up x) in double; the values between are rounded to float.
+std::vector<double> feed_forward(const TestWeight& gate, const TestWeight& up, const TestWeight& down,
+                                 const std::vector<float>& x, int expert) {
+  const std::vector<double> g = gate.apply(x, 1, expert), u = up.apply(x, 1, expert);
+  std::vector<float> hidden;
+  for (std::size_t j = 0; j < g.size(); ++j)
+    hidden.push_back(static_cast<float>(g[j] / (1 + std::exp(-g[j])) * u[j]));
+  return down.apply(hidden, 1, expert);
+}
 
 class ExpertMlpTest : public OpTest {};
 
 TEST_P(ExpertMlpTest, AgreesWithDouble) {
-  const Mixture m(5);
-  for (bool has_shared : {true, false}) {
-    std::vector<double> expected(m.residual.begin(), m.residual.end());
-    for (int t = 0; t < m.rows; ++t) {
-      const std::vector<float> x = rows_of(m.x, kHidden, t, 1);
-      for (int i = 0; i < kChosen; ++i) {
-        const auto at = static_cast<std::size_t>(t * kChosen + i);
-        const std::vector<double> g = m.gate.apply(x, 1, m.ids[at]), u = m.up.apply(x, 1, m.ids[at]);
-        std::vector<float> h;
-        for (std::size_t j = 0; j < g.size(); ++j)
-          h.push_back(static_cast<float>(g[j] / (1 + std::exp(-g[j])) * u[j]));
-        const std::vector<double> y = m.down.apply(h, 1, m.ids[at]);
-        for (std::size_t j = 0; j < y.size(); ++j)
-          expected[static_cast<std::size_t>(t * kHidden) + j] += m.weights[at] * y[j];
+  for (const MixtureForm& form : {kMixed, kUniform, kWideShared}) {
+    const Mixture m(5, 1, form);
+    for (bool has_shared : {true, false}) {
+      std::vector<double> expected(m.residual.begin(), m.residual.end());
+      for (int t = 0; t < m.rows; ++t) {
+        const std::vector<float> x = rows_of(m.x, form.hidden, t, 1);
+        const auto add = [&](double weight, const std::vector<double>& y) {
+          for (std::size_t j = 0; j < y.size(); ++j)
+            expected[static_cast<std::size_t>(t * form.hidden) + j] += weight * y[j];
+        };
+        for (int i = 0; i < kChosen; ++i) {
+          const auto at = static_cast<std::size_t>(t * kChosen + i);
+          add(m.weights[at], feed_forward(m.gate, m.up, m.down, x, m.ids[at]));
+        }
+        if (!has_shared) continue;
+        const double share =
+            1 / (1 + std::exp(-static_cast<double>(m.shared_logits[static_cast<std::size_t>(t)])));
+        add(share, feed_forward(m.shared_gate, m.shared_up, m.shared_down, x, 0));
       }
-      if (!has_shared) continue;
-      const double gate =
-          1 / (1 + std::exp(-static_cast<double>(m.shared_gate[static_cast<std::size_t>(t)])));
-      for (std::size_t j = 0; j < kHidden; ++j) {
-        expected[static_cast<std::size_t>(t * kHidden) + j] +=
-            gate * m.shared[static_cast<std::size_t>(t * kHidden) + j];
-      }
+      const std::vector<float> got = m.run(*ops_, has_shared);
+      EXPECT_LT(relative_error(got, expected), 1e-4);
+      expect_same_bits(got, m.run(*definition_, has_shared));
     }
-    const std::vector<float> got = m.run(*ops_, has_shared);
-    EXPECT_LT(relative_error(got, expected), 1e-4);
-    expect_same_bits(got, m.run(*definition_, has_shared));
   }
 }
 
 TEST_P(ExpertMlpTest, ComposesTheOpsInAscendingId) {
   // The experts' outputs by `linear` on a source cut to one expert, combined by hand.
-  const Mixture m(1, 2);
   const auto expert_of = [](const TestWeight& w, int expert) {
     LinearSource s = w.source();
     const std::int64_t rows = static_cast<std::int64_t>(expert) * s.out;
@@ -225,32 +277,38 @@ TEST_P(ExpertMlpTest, ComposesTheOpsInAscendingId) {
     s.biases = static_cast<const unsigned char*>(s.biases) + rows * s.scale_row_bytes();
     return s;
   };
-  std::vector<float> acc(kHidden, 0.0f);
-  for (std::size_t i = 0; i < kChosen; ++i) {
-    const LinearHandle g = ops_->prepare_linear(expert_of(m.gate, m.ids[i]));
-    const LinearHandle u = ops_->prepare_linear(expert_of(m.up, m.ids[i]));
-    const LinearHandle d = ops_->prepare_linear(expert_of(m.down, m.ids[i]));
-    Floats x(*ops_, 1, kHidden, m.x), a(*ops_, 1, kInner), b(*ops_, 1, kInner), y(*ops_, 1, kHidden);
-    ops_->gated_linear({x.view(), g.get(), u.get(), a.view(), b.view(), a.view()});
-    const LinearParams::Target target{d.get(), y.view(), {}};
-    ops_->linear({a.view(), {&target, 1}});
-    const std::vector<float> out = y.values();
-    for (std::size_t j = 0; j < kHidden; ++j) acc[j] = std::fma(m.weights[i], out[j], acc[j]);
+  for (const MixtureForm& form : {kMixed, kUniform, kWideShared, kSliced}) {
+    const Mixture m(1, 2, form);
+    std::vector<float> acc(static_cast<std::size_t>(form.hidden), 0.0f);
+    for (std::size_t i = 0; i < kChosen; ++i) {
+      const LinearHandle g = ops_->prepare_linear(expert_of(m.gate, m.ids[i]));
+      const LinearHandle u = ops_->prepare_linear(expert_of(m.up, m.ids[i]));
+      const LinearHandle d = ops_->prepare_linear(expert_of(m.down, m.ids[i]));
+      const std::vector<float> out = m.feed_forward(*ops_, *g, *u, *d, 0);
+      for (std::size_t j = 0; j < acc.size(); ++j) acc[j] = std::fma(m.weights[i], out[j], acc[j]);
+    }
+    const std::vector<float> shared = m.shared_row(*ops_, 0);
+    const float share = numerics::sigmoid_f32(m.shared_logits[0]);
+    std::vector<float> with = m.residual, without = m.residual;
+    for (std::size_t j = 0; j < acc.size(); ++j) {
+      with[j] = m.residual[j] + std::fma(share, shared[j], acc[j]);
+      without[j] = m.residual[j] + acc[j];
+    }
+    expect_same_bits(m.run(*ops_), with);
+    expect_same_bits(m.run(*ops_, false), without);
   }
-  const float gate = numerics::sigmoid_f32(m.shared_gate[0]);
-  std::vector<float> with = m.residual, without = m.residual;
-  for (std::size_t j = 0; j < kHidden; ++j) {
-    with[j] = m.residual[j] + std::fma(gate, m.shared[j], acc[j]);
-    without[j] = m.residual[j] + acc[j];
-  }
-  expect_same_bits(m.run(*ops_), with);
-  expect_same_bits(m.run(*ops_, false), without);
 }
 
 TEST_P(ExpertMlpTest, RowsDoNotDependOnWidth) {
-  const Mixture m(9, 3);
-  const std::vector<float> all = m.run(*ops_);
-  for (int t = 0; t < 9; ++t) expect_same_bits(m.row(t).run(*ops_), rows_of(all, kHidden, t, 1));
+  for (const MixtureForm& form : {kMixed, kUniform, kWideShared, kSliced}) {
+    for (const int rows :
+         {16, 19}) {  // experts with more than one run of eight rows, the shared one among them
+      const Mixture m(rows, 3, form);
+      const std::vector<float> all = m.run(*ops_);
+      for (int t = 0; t < m.rows; t += form.hidden < 1024 ? 1 : 6)
+        expect_same_bits(m.row(t).run(*ops_), rows_of(all, form.hidden, t, 1));
+    }
+  }
 }
 
 TEST_P(ExpertMlpTest, ManyRowsEqualSingleRows) {
@@ -258,20 +316,22 @@ TEST_P(ExpertMlpTest, ManyRowsEqualSingleRows) {
   const std::vector<float> all = m.run(*ops_);
   expect_same_bits(all, m.run(*definition_));
   for (const int t : {0, 31, 32, 100, 149})
-    expect_same_bits(m.row(t).run(*ops_), rows_of(all, kHidden, t, 1));
+    expect_same_bits(m.row(t).run(*ops_), rows_of(all, m.form.hidden, t, 1));
 }
 
 TEST_P(ExpertMlpTest, RowsDoNotDependOnTheirMatesExperts) {
-  Mixture m(4, 4);
-  const std::vector<float> before = m.run(*ops_);
-  for (int t = 1; t < 4; ++t) {
-    for (int i = 0; i < kChosen; ++i)
-      m.ids[static_cast<std::size_t>(t * kChosen + i)] = m.ids[static_cast<std::size_t>(i)];
-    m.x[static_cast<std::size_t>(t * kHidden)] = kNan;
+  for (const MixtureForm& form : {kMixed, kUniform}) {
+    Mixture m(4, 4, form);
+    const std::vector<float> before = m.run(*ops_);
+    for (int t = 1; t < 4; ++t) {
+      for (int i = 0; i < kChosen; ++i)
+        m.ids[static_cast<std::size_t>(t * kChosen + i)] = m.ids[static_cast<std::size_t>(i)];
+      m.x[static_cast<std::size_t>(t * form.hidden)] = kNan;
+    }
+    const std::vector<float> after = m.run(*ops_);
+    expect_same_bits(rows_of(after, form.hidden, 0, 1), rows_of(before, form.hidden, 0, 1));
+    for (int t = 1; t < 4; ++t) EXPECT_TRUE(all_nan(rows_of(after, form.hidden, t, 1)));
   }
-  const std::vector<float> after = m.run(*ops_);
-  expect_same_bits(rows_of(after, kHidden, 0, 1), rows_of(before, kHidden, 0, 1));
-  for (int t = 1; t < 4; ++t) EXPECT_TRUE(all_nan(rows_of(after, kHidden, t, 1)));
 }
 
 TEST_P(ExpertMlpTest, ReadsInterleavedStacks) {
@@ -281,8 +341,8 @@ TEST_P(ExpertMlpTest, ReadsInterleavedStacks) {
   std::vector<unsigned char> weight, scales, biases;
   const auto append = [](std::vector<unsigned char>& to, const void* from, std::int64_t row_bytes,
                          int expert) {
-    const auto* first = static_cast<const unsigned char*>(from) + expert * kInner * row_bytes;
-    to.insert(to.end(), first, first + kInner * row_bytes);
+    const auto* first = static_cast<const unsigned char*>(from) + expert * kMixed.inner * row_bytes;
+    to.insert(to.end(), first, first + kMixed.inner * row_bytes);
   };
   for (int e = 0; e < kExperts; ++e) {
     for (const LinearSource* s : {&g, &u}) {
@@ -292,13 +352,13 @@ TEST_P(ExpertMlpTest, ReadsInterleavedStacks) {
     }
   }
   LinearSource fused_gate = g, fused_up = u;
-  fused_gate.expert_stride = fused_up.expert_stride = 2 * kInner;
+  fused_gate.expert_stride = fused_up.expert_stride = 2 * kMixed.inner;
   fused_gate.weight = weight.data();
   fused_gate.scales = scales.data();
   fused_gate.biases = biases.data();
-  fused_up.weight = weight.data() + kInner * u.weight_row_bytes();
-  fused_up.scales = scales.data() + kInner * u.scale_row_bytes();
-  fused_up.biases = biases.data() + kInner * u.scale_row_bytes();
+  fused_up.weight = weight.data() + kMixed.inner * u.weight_row_bytes();
+  fused_up.scales = scales.data() + kMixed.inner * u.scale_row_bytes();
+  fused_up.biases = biases.data() + kMixed.inner * u.scale_row_bytes();
   const LinearHandle wg = ops_->prepare_linear(fused_gate), wu = ops_->prepare_linear(fused_up);
   const LinearHandle wd = ops_->prepare_linear(m.down.source());
   expect_same_bits(m.run(*ops_, *wg, *wu, *wd), m.run(*ops_));

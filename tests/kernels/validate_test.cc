@@ -296,21 +296,32 @@ TEST_F(ValidateTest, Experts) {
               HasSubstr("route_experts forced_ids: expected ids above 1"));
 
   const LinearHandle g = weight(4, 32, 64), u = weight(4, 32, 64), d = weight(4, 64, 32),
-                     other = weight(3, 64, 32);
+                     other = weight(3, 64, 32), sg = weight(1, 96, 64), sd = weight(1, 64, 96);
   ExpertMlpParams mlp{.x = f32(2, 64),
                       .ids = i32(2, 2),
                       .weights = f32(2, 2),
                       .gate = g.get(),
                       .up = u.get(),
                       .down = d.get(),
-                      .shared = f32(2, 64),
-                      .shared_gate = f32(2, 1),
+                      .shared = {.gate = sg.get(),
+                                 .up = sg.get(),
+                                 .down = sd.get(),
+                                 .logits = f32(2, 1),
+                                 .gate_scratch = f32(2, 96),
+                                 .up_scratch = f32(2, 96),
+                                 .out_scratch = f32(2, 64)},
                       .residual = f32(2, 64),
                       .out = f32(2, 64)};
   expect_refused<ExpertMlpParams>(
       mlp, [&](auto& p) { p.down = other.get(); }, "expert_mlp down experts");
   expect_refused<ExpertMlpParams>(
-      mlp, [](auto& p) { p.shared = {}; }, "expert_mlp shared");
+      mlp, [](auto& p) { p.shared.up = nullptr; }, "expert_mlp shared weights");
+  expect_refused<ExpertMlpParams>(
+      mlp, [&](auto& p) { p.shared.down = d.get(); }, "expert_mlp shared down input");
+  expect_refused<ExpertMlpParams>(
+      mlp, [](auto& p) { p.shared.logits = {}; }, "expert_mlp shared logits");
+  expect_refused<ExpertMlpParams>(
+      mlp, [](auto& p) { p.shared.out_scratch = p.out; }, "expert_mlp shared out_scratch and out");
   expect_refused<ExpertMlpParams>(
       mlp, [](auto& p) { p.out = p.x; }, "expert_mlp out and x");
   mlp.ids.row<std::int32_t>(0)[0] = 0;

@@ -193,6 +193,7 @@ void CpuOps::expert_mlp(const ExpertMlpParams& p) {
   validate(p);
   validate_contents(p);
   if (p.x.rows == 0) return;
+  run_shared_expert(p);
   sort_by_expert(p);
   expert_hidden(p);
   expert_output(p);

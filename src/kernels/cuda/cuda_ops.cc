@@ -331,6 +331,7 @@ void CudaOps::multiply_experts(const CudaWeight& weight, const ExpertList& list,
 void CudaOps::expert_mlp(const ExpertMlpParams& p) {
   validate(p);
   if (p.x.rows == 0) return;
+  run_shared_expert(p);
   writes(p.out);
   const CudaWeight& gate = own(p.gate);
   const CudaWeight& up = own(p.up);

@@ -200,8 +200,8 @@ void run_combine_experts(const LaunchContext& context, const ExpertMlpParams& p,
                list.chosen,
                p.out.cols};
   if (!p.shared.empty()) {
-    args.shared = matrix<const float>(p.shared);
-    args.shared_gate = matrix<const float>(p.shared_gate);
+    args.shared = matrix<const float>(p.shared.out_scratch);
+    args.shared_gate = matrix<const float>(p.shared.logits);
   }
   launch(context, "expert_mlp", combine_kernel,
          {dim3(blocks_for(p.out.cols, kThreads), static_cast<unsigned>(p.out.rows)), dim3(kThreads)}, args);

@@ -166,6 +166,7 @@ void ReferenceOps::route_experts(const RouteExpertsParams& p) {
 void ReferenceOps::expert_mlp(const ExpertMlpParams& p) {
   validate(p);
   validate_contents(p);
+  run_shared_expert(p);
   const int hidden = p.x.cols;
   const int inner = p.gate->out();
   std::vector<float> gate(static_cast<std::size_t>(inner)), up(gate.size());
@@ -183,8 +184,8 @@ void ReferenceOps::expert_mlp(const ExpertMlpParams& p) {
       loops_.accumulate_expert(p.weights.row<float>(t)[i], y.data(), acc.data(), hidden);
     }
     const bool has_shared = !p.shared.empty();
-    loops_.finish_experts(acc.data(), has_shared ? p.shared.row<float>(t) : nullptr,
-                          has_shared ? p.shared_gate.row<float>(t) : nullptr, p.residual.row<float>(t),
+    loops_.finish_experts(acc.data(), has_shared ? p.shared.out_scratch.row<float>(t) : nullptr,
+                          has_shared ? p.shared.logits.row<float>(t) : nullptr, p.residual.row<float>(t),
                           p.out.row<float>(t), hidden);
   }
 }

@@ -114,8 +114,8 @@ void finish_experts(const ExpertMlpParams& p, const float* acc, std::int64_t acc
       for (int i = 0; i < n; ++i) out[i] = residual[i] + sum[i];
       continue;
     }
-    const float* shared = line<const float>(p.shared, t);
-    const float gate = numerics::sigmoid_f32(*line<const float>(p.shared_gate, t));
+    const float* shared = line<const float>(p.shared.out_scratch, t);
+    const float gate = numerics::sigmoid_f32(*line<const float>(p.shared.logits, t));
     for (int i = 0; i < n; ++i) out[i] = residual[i] + numerics::fma_f32(gate, shared[i], sum[i]);
   }
 }
