@@ -75,6 +75,12 @@ struct Record {
       codes[i] = __ldg(reinterpret_cast<const uint4*>(from) + 32 * i + lane);
     sides = __ldg(reinterpret_cast<const uint2*>(from + 128 * kBits) + lane / 4);
   }
+  /// The same from shared memory.
+  __device__ __forceinline__ void read(const std::uint8_t* from, int lane) {
+#pragma unroll
+    for (int i = 0; i < kBits / 4; ++i) codes[i] = reinterpret_cast<const uint4*>(from)[32 * i + lane];
+    sides = reinterpret_cast<const uint2*>(from + 128 * kBits)[lane / 4];
+  }
   /// First operand of step 0 or 1.
   __device__ __forceinline__ void operand(std::uint32_t (&a)[4], int step) const {
     if constexpr (kBits == 4) {
@@ -122,6 +128,24 @@ __device__ __forceinline__ void add_group(float (&acc)[4], const int (&high)[4],
   term(acc[1], high[1], low[1], w.s0, w.b0, sides.z, sides.w);
   term(acc[2], high[2], low[2], w.s1, w.b1, sides.x, sides.y);
   term(acc[3], high[3], low[3], w.s1, w.b1, sides.z, sides.w);
+}
+
+/// One common group of a row tile by a column tile: `x` holds both steps of a lane's column, `sides` d and D
+/// of two neighbouring ones.
+template <int kBits>
+__device__ __forceinline__ void add_record(const Record<kBits>& record, const uint4 (&x)[2],
+                                           const float4& sides, float (&acc)[4]) {
+  int high[4], low[4];
+  start_sums(high, 4);
+  start_sums(low, 4);
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+    std::uint32_t a[4];
+    record.operand(a, s);
+    multiply<kBits>(high, a, x[s].x, x[s].y, high);
+    multiply<kBits>(low, a, x[s].z, x[s].w, low);
+  }
+  add_group(acc, high, low, narrow_sides(record.sides), sides);
 }
 
 /// Joins `count` values `stride` apart by the contract's tree: 1, 2, 4 or 8.

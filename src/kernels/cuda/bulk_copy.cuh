@@ -48,6 +48,13 @@ class BulkBarrier {
   std::uint64_t state_;
 };
 
+/// Asks the second-level cache for `bytes` (a multiple of 16, as the address); nothing on older GPUs.
+__device__ __forceinline__ void prefetch_bulk(const void* global, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+#endif
+}
+
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

@@ -4,10 +4,6 @@ namespace mererun::cuda {
 
 namespace {
 
-bool is_same(const TensorView& a, const TensorView& b) {
-  return a.data == b.data && a.rows == b.rows && a.cols == b.cols && a.row_stride == b.row_stride;
-}
-
 /// Bytes from the first element to the end of the last one.
 std::size_t extent(const TensorView& v) {
   if (v.empty() || v.rows <= 0) return 0;
@@ -15,6 +11,10 @@ std::size_t extent(const TensorView& v) {
 }
 
 }  // namespace
+
+bool is_same(const TensorView& a, const TensorView& b) {
+  return a.data == b.data && a.rows == b.rows && a.cols == b.cols && a.row_stride == b.row_stride;
+}
 
 ActivationCodes CodedRows::of(const LaunchContext& context, const TensorView& x, int group, CodeOrder order) {
   Forms& forms = forms_[{group, order}];

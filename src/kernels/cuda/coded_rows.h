@@ -9,6 +9,9 @@
 
 namespace mererun::cuda {
 
+/// Whether two views show the same elements.
+bool is_same(const TensorView& a, const TensorView& b);
+
 /// The coded forms of activation rows, two per group size and order. The form of a view is kept until
 /// something writes to its memory or two others have been coded, so that linears that share an input round it
 /// once, also where another one comes between them.

@@ -42,6 +42,7 @@ CudaOps::CudaOps(const CudaOptions& options, CudaGraphs graphs)
                .multiprocessors = device_.multiprocessors,
                .shared_bytes_per_block = device_.shared_bytes_per_block,
                .early_start = device_.major >= 9,
+               .has_bulk_copy = device_.major >= 9,
                .has_warpgroup_mma = device_.major == 9 && device_.minor == 0},
       direct_(context_),
       on_converted_(options.on_converted),
@@ -292,6 +293,7 @@ void CudaOps::advance_window(const AdvanceWindowParams& p) {
 
 void CudaOps::settle() {
   state_is_settled_ = false;
+  if (route_) run_route_experts(context_, *std::exchange(route_, std::nullopt));
   if (replays_.empty() && windows_.empty()) return;
   struct Clear {  // a launch that fails must not come again
     CudaOps& ops;
@@ -308,7 +310,8 @@ void CudaOps::route_experts(const RouteExpertsParams& p) {
   validate(p);
   if (p.logits.rows == 0) return;
   writes(p.ids, p.weights);
-  run_route_experts(context_, p);
+  route_ = p;
+  if (queue_ == nullptr || !p.forced_ids.empty()) settle();
 }
 
 ActivationCodes CudaOps::code_experts(const AffineView& weight, const ExpertList& list, ExpertRows rows,
@@ -328,9 +331,28 @@ void CudaOps::multiply_experts(const CudaWeight& weight, const ExpertList& list,
   }
 }
 
+bool CudaOps::mix_few_rows(const ExpertMlpParams& p) {
+  const auto views = [](const LinearWeight* gate, const LinearWeight* up, const LinearWeight* down) {
+    return ExpertViews{own(gate).affine(), own(up).affine(), own(down).affine()};
+  };
+  const ExpertViews experts = views(p.gate, p.up, p.down);
+  if (!can_run_few_experts(context_, experts, p)) return false;
+  ExpertViews shared;
+  if (!p.shared.empty()) shared = views(p.shared.gate, p.shared.up, p.shared.down);
+  std::optional<RouteExpertsParams> route;
+  if (route_ && can_choose_few(*route_) && is_same(route_->ids, p.ids) && is_same(route_->weights, p.weights))
+    route = std::exchange(route_, std::nullopt);
+  const bool joins = !p.shared.empty() && can_join_experts(experts, shared);
+  if (!joins) run_shared_expert(p);
+  writes(p.out);
+  run_few_experts(context_, few_experts_, experts, joins ? &shared : nullptr, p,
+                  coded_.of(context_, p.x, experts.gate.group), route ? &*route : nullptr);
+  return true;
+}
+
 void CudaOps::expert_mlp(const ExpertMlpParams& p) {
   validate(p);
-  if (p.x.rows == 0) return;
+  if (p.x.rows == 0 || mix_few_rows(p)) return;
   run_shared_expert(p);
   writes(p.out);
   const CudaWeight& gate = own(p.gate);

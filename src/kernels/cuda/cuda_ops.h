@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/cuda/cuda_device.h"
@@ -10,6 +11,7 @@
 #include "kernels/cuda/cuda_weight.h"
 #include "kernels/cuda/device_scratch.h"
 #include "kernels/cuda/expert_list.h"
+#include "kernels/cuda/few_experts.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/sparse.h"
 #include "kernels/cuda/weight_upload.h"
@@ -80,6 +82,9 @@ class CudaOps final : public Ops {
   /// out[p] = weight[expert of p] · x[row of p], x in f32.
   ActivationCodes code_experts(const AffineView& weight, const ExpertList& list, ExpertRows rows,
                                const TensorView& x);
+  /// expert_mlp of a few rows in one launch, the choice of experts that waits included; false if it does not
+  /// serve them.
+  bool mix_few_rows(const ExpertMlpParams& p);
   void multiply_experts(const CudaWeight& weight, const ExpertList& list, ExpertRows rows,
                         const TensorView& x, const TensorView& out);
 
@@ -87,7 +92,7 @@ class CudaOps final : public Ops {
   template <typename Params>
   void put_off(std::vector<Params>& calls, const Params& p, TensorView Params::*state);
   /// Launches the replays and window moves that were put off: a commit calls them layer by layer, and layers
-  /// of one shape share a launch.
+  /// of one shape share a launch; and a choice of experts, which the kernel of the experts did not make.
   void settle();
   /// Hands everything to the driver.
   void flush();
@@ -105,9 +110,11 @@ class CudaOps final : public Ops {
   std::vector<AffineTarget> batch_;
   std::vector<DeltaReplayParams> replays_;
   std::vector<AdvanceWindowParams> windows_;
-  bool state_is_settled_ = false;  // the last kernel wrote no delta state
+  std::optional<RouteExpertsParams> route_;  // put off until the experts are called
+  bool state_is_settled_ = false;            // the last kernel wrote no delta state
   DeviceScratch argmax_parts_, attend_parts_, expert_ints_, expert_gate_, expert_up_, expert_out_,
       block_scores_;
+  FewExpertsScratch few_experts_;
   SparseScratch sparse_;
 };
 

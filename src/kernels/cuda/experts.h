@@ -6,6 +6,17 @@
 
 namespace mererun::cuda {
 
+/// RouteExpertsParams as kernels see them.
+struct RouteView {
+  Matrix<const float> logits;
+  Matrix<const int> forced;
+  Matrix<int> ids;
+  Matrix<float> weights;
+  int rows, experts, chosen;
+  bool normalise;
+};
+RouteView route_view(const RouteExpertsParams& p);
+
 /// Chooses experts; params have been validated and hold at least one row.
 void run_route_experts(const LaunchContext& context, const RouteExpertsParams& p);
 

@@ -24,6 +24,8 @@ struct LaunchContext {
   /// Kernels may start before their predecessor has finished (compute capability 9.0); each waits for it
   /// before it touches memory that a kernel writes (wait_for_predecessor in device.cuh).
   bool early_start = false;
+  /// The bulk copy engine is there (compute capability 9.0 and later).
+  bool has_bulk_copy = false;
   /// The matrix instructions of a warpgroup are there (compute capability 9.0, no other).
   bool has_warpgroup_mma = false;
 

@@ -63,11 +63,18 @@ void launch_now(cudaStream_t stream, const KernelCall& call) {
   config.blockDim = call.shape.block;
   config.dynamicSmemBytes = call.shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = call.early_start ? 1 : 0;
+  cudaLaunchAttribute attributes[2]{};
+  config.attrs = attributes;
+  if (call.early_start) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (call.shape.is_cooperative) {
+    cudaLaunchAttribute& cooperative = attributes[config.numAttrs++];
+    cooperative.id = cudaLaunchAttributeCooperative;
+    cooperative.val.cooperative = 1;
+  }
   check(cudaLaunchKernelExC(&config, call.function, call.arguments), call.where);
 }
 
@@ -94,7 +101,7 @@ void LaunchQueue::write_key() {
   struct Head {
     const void* function;
     std::uint64_t shared_bytes;
-    std::uint32_t grid[3], block[3], arguments, early_start;
+    std::uint32_t grid[3], block[3], arguments, attributes;
   };
   static_assert(sizeof(Head) == 48);  // no padding
   key_.resize(entries_.size() * sizeof(Head) + bytes_.size());
@@ -106,7 +113,7 @@ void LaunchQueue::write_key() {
                     {s.grid.x, s.grid.y, s.grid.z},
                     {s.block.x, s.block.y, s.block.z},
                     entry.argument_count,
-                    entry.call.early_start ? 1u : 0u};
+                    (entry.call.early_start ? 1u : 0u) | (s.is_cooperative ? 2u : 0u)};
     std::memcpy(to, &head, sizeof head);
     to += sizeof head;
   }

@@ -18,6 +18,7 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
+  bool is_cooperative = false;  // blocks wait for one another: the device runs all of them at the same time
 };
 
 /// One launch, its arguments by address.
