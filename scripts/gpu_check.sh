@@ -174,7 +174,9 @@ records() {
 
 # Runs a test program in parts side by side, each at most as long as the step.
 in_parts() {
-  local parts=8 i pids=() failed=0
+  local parts i pids=() failed=0
+  parts=$(nproc)
+  ((parts <= 16)) || parts=16
   for ((i = 0; i < parts; ++i)); do
     GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX=$i timeout -k 5 "$most" "$@" >"$out/$name.$i.log" 2>&1 &
     pids+=($!)

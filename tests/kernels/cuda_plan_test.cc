@@ -29,7 +29,7 @@ TEST(CudaPlan, RecordsHoldSixteenRowsOfOneGroup) {
 TEST(CudaPlan, ActivationsOfTheKnownShapesFitInSharedMemory) {
   for (const int in : {512, 2048, 4096, 5120, 6144, 10240, 17408}) {
     for (const int tiles : {1, 2, 4}) {
-      const AffinePlan plan = plan_affine(weight(5120, in), tiles, 1, 320, true, kHopper);
+      const AffinePlan plan = plan_affine(weight(5120, in), tiles, 320, true, kHopper);
       ASSERT_TRUE(plan.fits) << in << " columns, " << tiles << " tiles";
       EXPECT_LE(plan.shared_bytes, kHopper.shared_per_block);
       EXPECT_EQ(plan.slices, in >= 2048 ? 8 : 1);
@@ -41,8 +41,8 @@ TEST(CudaPlan, ActivationsOfTheKnownShapesFitInSharedMemory) {
 }
 
 TEST(CudaPlan, OneBlockHoldsAllSlicesWhereItCan) {
-  EXPECT_EQ(plan_affine(weight(16480, 5120), 1, 1, 1030, true, kHopper).split, 1);
-  EXPECT_EQ(plan_affine(weight(5120, 17408), 1, 1, 320, true, kHopper).split, 2);
+  EXPECT_EQ(plan_affine(weight(16480, 5120), 1, 1030, true, kHopper).split, 1);
+  EXPECT_EQ(plan_affine(weight(5120, 17408), 1, 320, true, kHopper).split, 2);
 }
 
 TEST(CudaPlan, PartsOfASplitCoverEveryGroupOnce) {
@@ -56,8 +56,8 @@ TEST(CudaPlan, PartsOfASplitCoverEveryGroupOnce) {
 }
 
 TEST(CudaPlan, RowsTooLongForSharedMemoryAreRefused) {
-  EXPECT_FALSE(plan_affine(weight(16, 1 << 20), 4, 1, 1, true, kHopper).fits);
-  EXPECT_TRUE(plan_affine(weight(16, 1 << 20), 4, 1, 1, false, kHopper).fits);
+  EXPECT_FALSE(plan_affine(weight(16, 1 << 20), 4, 1, true, kHopper).fits);
+  EXPECT_TRUE(plan_affine(weight(16, 1 << 20), 4, 1, false, kHopper).fits);
 }
 
 KvLayerView cache(int pages, int kv_heads, int head_dim) {

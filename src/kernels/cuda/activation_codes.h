@@ -49,6 +49,9 @@ struct ActivationCodes {
   __host__ __device__ uint4* row_codes(std::int64_t t) const { return codes + t * (in / 64 * 8); }
   __host__ __device__ float2* row_sides(std::int64_t t) const { return sides + t * side_stride(); }
 
+  /// kRows: 16-byte vectors of all sides.
+  __host__ __device__ int row_side_vectors() const { return rows * side_stride() / 2; }
+
   __host__ __device__ std::int64_t codes_offset(int block) const {
     return static_cast<std::int64_t>(block) * (in / 32) * kBlockColumns * 4;
   }

@@ -11,16 +11,14 @@ namespace mererun::cuda {
 // How a quantised linear is spread over blocks and warps. None of this changes a bit: a slice of a row's
 // groups is always summed by one warp in order, and slices join by the contract's tree.
 
-/// Warps of a block: 16 have 128 registers each, which two column tiles of one row tile still fit.
-constexpr int affine_warps(int column_tiles, int row_tiles) {
-  return column_tiles == 1 || (column_tiles == 2 && row_tiles == 1) ? 16 : 8;
-}
+/// Warps of a block: 16 have 128 registers each, which two column tiles still fit.
+constexpr int affine_warps(int column_tiles) { return column_tiles <= 2 ? 16 : 8; }
 inline constexpr int kJoinPitch = 20;  // floats between columns of a warp's results: free of bank conflicts
 
-/// Records a warp loads at a time per row tile, while it multiplies as many.
-constexpr int affine_held(int column_tiles, int row_tiles, int stored_bits) {
+/// Records a warp loads at a time, while it multiplies as many.
+constexpr int affine_held(int column_tiles, int stored_bits) {
   const int words = column_tiles <= 2 ? 30 : 24;  // registers of one chunk
-  const int held = words / (row_tiles * (stored_bits == 4 ? 6 : 10));
+  const int held = words / (stored_bits == 4 ? 6 : 10);
   return held < 1 ? 1 : held;
 }
 
@@ -58,13 +56,12 @@ inline std::int64_t staged_group_bytes(const AffineView& w, int columns) {
 
 /// The split with the fewest parts whose activations fit in shared memory. `units` counts what one team of
 /// slices / split warps does at a time; `staged` false: activations are read through the cache.
-inline AffinePlan plan_affine(const AffineView& w, int column_tiles, int row_tiles, std::int64_t units,
-                              bool staged, const AffineLimits& limits) {
+inline AffinePlan plan_affine(const AffineView& w, int column_tiles, std::int64_t units, bool staged,
+                              const AffineLimits& limits) {
   AffinePlan plan;
   plan.slices = numerics::slice_count(w.in);
-  const std::int64_t fixed = static_cast<std::int64_t>(affine_warps(column_tiles, row_tiles)) * column_tiles *
-                                 8 * kJoinPitch * 4 * 2 +
-                             64;
+  const std::int64_t fixed =
+      static_cast<std::int64_t>(affine_warps(column_tiles)) * column_tiles * 8 * kJoinPitch * 4 * 2 + 64;
   for (int split = 1; split <= plan.slices; split *= 2) {
     int most = 0;
     for (int part = 0; part < split; ++part) {

@@ -21,20 +21,20 @@ struct AffineLaunch {
   int* tickets = nullptr;     // split > 1: [piece][unit], zero before and after
 };
 
-/// Work of a launch: units of kRowTiles row tiles. A type with
+/// Work of a launch: units of a row tile. A type with
 ///   kGathered                            activations are read by index, all of x staged or none
 ///   int units()
-///   const uint8_t* tile(u, r)            records of row tile r of unit u
+///   const uint8_t* tile(u, 0)            records of unit u
 ///   int columns(u), std::int64_t row(u, c)   gathered: columns of a unit and the row of x of each
-///   void store(u, r, column, row, value), store_pair(u, column, row, gate, up)
+///   void store(u, 0, column, row, value)
 ///
 /// kCommon: groups of 64 with narrow sides, records flow through registers. Else any layout, read as it
 /// comes.
-template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
+template <int kColumnTiles, int kBits, bool kCommon, class Work>
 struct AffineKernel {
-  static constexpr int kWarps = affine_warps(kColumnTiles, kRowTiles);
+  static constexpr int kWarps = affine_warps(kColumnTiles);
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kHeld = affine_held(kColumnTiles, kRowTiles, kBits);
+  static constexpr int kHeld = affine_held(kColumnTiles, kBits);
   static constexpr int kColumns = 8 * kColumnTiles;
   static constexpr int kJoinFloats = kColumns * kJoinPitch;
   static constexpr int kResults = kColumns * kTileRows;  // of a row tile
@@ -190,144 +190,108 @@ struct AffineKernel {
     }
   }
 
-  /// Sums of a group's products by row tile, column tile and element; both planes of the activations.
-  using Sums = int[kRowTiles][kColumnTiles][4];
+  /// Sums of a group's products by column tile and element; both planes of the activations.
+  using Sums = int[kColumnTiles][4];
 
   /// One step of all row and column tiles.
-  __device__ __forceinline__ void multiply_step(const std::uint32_t (&a)[kRowTiles][4], const Columns& at,
-                                                int step, Sums& high, Sums& low) const {
+  __device__ __forceinline__ void multiply_step(const std::uint32_t (&a)[4], const Columns& at, int step,
+                                                Sums& high, Sums& low) const {
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
       const uint4 x = read_activation(at, n, step);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        multiply<kBits>(high[r][n], a[r], x.x, x.y, high[r][n]);
-        multiply<kBits>(low[r][n], a[r], x.z, x.w, low[r][n]);
-      }
+      multiply<kBits>(high[n], a, x.x, x.y, high[n]);
+      multiply<kBits>(low[n], a, x.z, x.w, low[n]);
     }
   }
 
   /// One common group of all row and column tiles. Steps outside, tiles inside: the products of a step depend
   /// on nothing of each other.
-  __device__ __forceinline__ void add_record(const Record<kBits> (&record)[kRowTiles], const Columns& at,
-                                             int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
+  __device__ __forceinline__ void add_record(const Record<kBits>& record, const Columns& at, int g,
+                                             float (&acc)[kColumnTiles][4]) const {
     Sums high, low;
-    start_sums(&high[0][0][0], kRowTiles * kColumnTiles * 4);
-    start_sums(&low[0][0][0], kRowTiles * kColumnTiles * 4);
+    start_sums(&high[0][0], kColumnTiles * 4);
+    start_sums(&low[0][0], kColumnTiles * 4);
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      std::uint32_t a[kRowTiles][4];
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) record[r].operand(a[r], s);
+      std::uint32_t a[4];
+      record.operand(a, s);
       multiply_step(a, at, 2 * g + s, high, low);
     }
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
       const float4 d = read_activation_sides(at, n, g);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        add_group(acc[r][n], high[r][n], low[r][n], narrow_sides(record[r].sides), d);
-      }
+      add_group(acc[n], high[n], low[n], narrow_sides(record.sides), d);
     }
   }
 
   /// One group of any layout, read where it lies.
-  __device__ __forceinline__ void add_any(const std::uint8_t* const (&tile)[kRowTiles], const Columns& at,
-                                          int g, float (&acc)[kRowTiles][kColumnTiles][4]) const {
+  __device__ __forceinline__ void add_any(const std::uint8_t* tile, const Columns& at, int g,
+                                          float (&acc)[kColumnTiles][4]) const {
     const int steps = p.layout.steps();
     const std::int64_t offset = static_cast<std::int64_t>(g) * p.layout.record_bytes();
     Sums high, low;
-    start_sums(&high[0][0][0], kRowTiles * kColumnTiles * 4);
-    start_sums(&low[0][0][0], kRowTiles * kColumnTiles * 4);
+    start_sums(&high[0][0], kColumnTiles * 4);
+    start_sums(&low[0][0], kColumnTiles * 4);
     for (int s = 0; s < steps; ++s) {
-      std::uint32_t a[kRowTiles][4];
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        const std::uint8_t* codes = tile[r] + offset;
-        if constexpr (kBits == 4) {
-          const uint2 w = reinterpret_cast<const uint2*>(codes)[lane * steps + s];
-          unpack(a[r], w.x, w.y);
-        } else {
-          const uint4 w = reinterpret_cast<const uint4*>(codes)[32 * s + lane];
-          a[r][0] = w.x;
-          a[r][1] = w.y;
-          a[r][2] = w.z;
-          a[r][3] = w.w;
-        }
+      std::uint32_t a[4];
+      const std::uint8_t* codes = tile + offset;
+      if constexpr (kBits == 4) {
+        const uint2 w = reinterpret_cast<const uint2*>(codes)[lane * steps + s];
+        unpack(a, w.x, w.y);
+      } else {
+        const uint4 w = reinterpret_cast<const uint4*>(codes)[32 * s + lane];
+        a[0] = w.x;
+        a[1] = w.y;
+        a[2] = w.z;
+        a[3] = w.w;
       }
       multiply_step(a, at, g * steps + s, high, low);
     }
+    const RowSides sides = read_sides(tile + offset + p.layout.code_bytes(), lane / 4, p.layout.wide_sides);
 #pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
-      const float4 d = read_activation_sides(at, n, g);
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        const RowSides sides =
-            read_sides(tile[r] + offset + p.layout.code_bytes(), lane / 4, p.layout.wide_sides);
-        add_group(acc[r][n], high[r][n], low[r][n], sides, d);
-      }
-    }
+    for (int n = 0; n < kColumnTiles; ++n)
+      add_group(acc[n], high[n], low[n], sides, read_activation_sides(at, n, g));
   }
 
-  /// Calls use(i, result) for this thread's share of a row tile's results, result = column * 16 + row.
+  /// Calls use(result) for this thread's share of a unit's results, result = column * 16 + row.
   template <typename Use>
   __device__ __forceinline__ void for_own_results(Use use) const {
-    if constexpr (kPaired) {  // i indexes registers
-#pragma unroll
-      for (int i = 0; i < kColumnTiles * 4; ++i) {
-        const int result = (i * members + member) * 32 + lane;
-        if (result < kResults) use(i, result);
-      }
-    } else {
 #pragma unroll 1
-      for (int result = member * 32 + lane; result < kResults; result += members * 32) use(0, result);
-    }
+    for (int result = member * 32 + lane; result < kResults; result += members * 32) use(result);
   }
 
-  /// Joins the team's slices of every result and hands each row tile's values to use(r, i, result, value).
-  /// Calls alternate between two buffers (`turn`), so one barrier a row tile is enough: whoever writes a
-  /// buffer again has passed the barrier that every reader of it reached afterwards.
+  /// Joins the team's slices of every result and calls use(result, value). Calls alternate between two
+  /// buffers
+  /// (`turn`), so one barrier a unit is enough: whoever writes a buffer again has passed the barrier that
+  /// every reader of it reached afterwards.
   template <typename Use>
-  __device__ __forceinline__ void join(const float (&acc)[kRowTiles][kColumnTiles][4], int& turn,
-                                       Use use) const {
+  __device__ __forceinline__ void join(const float (&acc)[kColumnTiles][4], int& turn, Use use) const {
+    float* buffer = joins + turn * kWarps * kJoinFloats;
+    turn = 1 - turn;
+    float* own = buffer + warp * kJoinFloats;
+    const float* first = buffer + team * members * kJoinFloats;
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      float* buffer = joins + turn * kWarps * kJoinFloats;
-      turn = 1 - turn;
-      float* own = buffer + warp * kJoinFloats;
-      const float* first = buffer + team * members * kJoinFloats;
+    for (int n = 0; n < kColumnTiles; ++n) {
 #pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int column = 8 * n + 2 * (lane % 4) + (e & 1);
-          own[column * kJoinPitch + lane / 4 + (e >> 1) * 8] = acc[r][n][e];
-        }
+      for (int e = 0; e < 4; ++e) {
+        const int column = 8 * n + 2 * (lane % 4) + (e & 1);
+        own[column * kJoinPitch + lane / 4 + (e >> 1) * 8] = acc[n][e];
       }
-      team_barrier();
-      for_own_results([&](int i, int result) {
-        const float* at = first + result / 16 * kJoinPitch + result % 16;
-        use(r, i, result, join_slices(members, [&](int s) { return at[s * kJoinFloats]; }));
-      });
     }
+    team_barrier();
+    for_own_results([&](int result) {
+      const float* at = first + result / 16 * kJoinPitch + result % 16;
+      use(result, join_slices(members, [&](int s) { return at[s * kJoinFloats]; }));
+    });
   }
 
-  __device__ __forceinline__ void store(int unit, int r, int i, int result, float value,
-                                        float (&gates)[kColumnTiles * 4]) const {
+  __device__ __forceinline__ void store(int unit, int result, float value) const {
     int column = result / 16;
     if constexpr (!Work::kGathered) {
       if (column >= columns) return;
       column += first_row;
     }
-    if constexpr (kPaired) {
-      if (r == 0) {
-        gates[i] = value;
-      } else {
-        work.store_pair(unit, column, result % 16, gates[i], value);
-      }
-    } else {
-      work.store(unit, r, column, result % 16, value);
-    }
+    work.store(unit, 0, column, result % 16, value);
   }
 
   /// split > 1: where the parts of a unit meet.
@@ -336,10 +300,10 @@ struct AffineKernel {
   }
 
   /// split > 1: leaves this part's values and returns true in the team that arrives last.
-  __device__ __forceinline__ bool leave_part(std::int64_t at, const float (&acc)[kRowTiles][kColumnTiles][4],
+  __device__ __forceinline__ bool leave_part(std::int64_t at, const float (&acc)[kColumnTiles][4],
                                              int& turn) const {
-    float* to = p.partials + (at * p.split + part) * kRowTiles * kResults;
-    join(acc, turn, [&](int r, int, int result, float value) { to[r * kResults + result] = value; });
+    float* to = p.partials + (at * p.split + part) * kResults;
+    join(acc, turn, [&](int result, float value) { to[result] = value; });
     __threadfence();
     team_barrier();
     if (member == 0 && lane == 0) {
@@ -353,43 +317,33 @@ struct AffineKernel {
     return last;
   }
 
-  __device__ __forceinline__ void finish(int unit, int units, const float (&acc)[kRowTiles][kColumnTiles][4],
+  __device__ __forceinline__ void finish(int unit, int units, const float (&acc)[kColumnTiles][4],
                                          int& turn) const {
-    float gates[kColumnTiles * 4];
     if (p.split == 1) {
-      join(acc, turn,
-           [&](int r, int i, int result, float value) { store(unit, r, i, result, value, gates); });
+      join(acc, turn, [&](int result, float value) { store(unit, result, value); });
       return;
     }
     const std::int64_t at = meeting(unit, units);
     if (!leave_part(at, acc, turn)) return;
-    const float* from = p.partials + at * p.split * kRowTiles * kResults;
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      for_own_results([&](int i, int result) {
-        const float value = join_slices(
-            p.split, [&](int s) { return __ldcg(from + (s * kRowTiles + r) * kResults + result); });
-        store(unit, r, i, result, value, gates);
-      });
-    }
+    const float* from = p.partials + at * p.split * kResults;
+    for_own_results([&](int result) {
+      store(unit, result, join_slices(p.split, [&](int s) { return __ldcg(from + s * kResults + result); }));
+    });
   }
 
   // Records come in chunks of up to kHeld: while one chunk is multiplied, the next one loads. Chunk by chunk,
   // not record by record: a warp has few counters to wait on, and waiting for one load of many in flight can
   // mean waiting for all.
-  using Chunk = Record<kBits>[kHeld][kRowTiles];
+  using Chunk = Record<kBits>[kHeld];
 
   /// Where the next chunk starts. Chunks of a slice are about equally long.
   struct Cursor {
     int unit, group, span;
-    const std::uint8_t* from[kRowTiles];
+    const std::uint8_t* from;
   };
   __device__ __forceinline__ void aim(Cursor& c, int units) const {
     if (c.unit >= units) return;
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      c.from[r] = work.tile(c.unit, r) + static_cast<std::int64_t>(group_begin) * Record<kBits>::kBytes;
-    }
+    c.from = work.tile(c.unit, 0) + static_cast<std::int64_t>(group_begin) * Record<kBits>::kBytes;
   }
   __device__ __forceinline__ int length(const Cursor& c) const {
     return group_end - c.group < c.span ? group_end - c.group : c.span;
@@ -399,15 +353,11 @@ struct AffineKernel {
     const int count = length(c);
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
-      if (j < count) {
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r) chunk[j][r].load(c.from[r] + j * Record<kBits>::kBytes, lane);
-      }
+      if (j < count) chunk[j].load(c.from + j * Record<kBits>::kBytes, lane);
     }
     c.group += c.span;
     if (c.group < group_end) {
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) c.from[r] += c.span * Record<kBits>::kBytes;
+      c.from += c.span * Record<kBits>::kBytes;
     } else {
       c.group = group_begin;
       c.unit += unit_stride;
@@ -418,30 +368,23 @@ struct AffineKernel {
   __device__ void run_common(int units) {
     const int groups = group_end - group_begin;
     const int chunks = (groups + kHeld - 1) / kHeld;
-    Cursor cursor{first_unit, group_begin, (groups + chunks - 1) / chunks, {}};
+    Cursor cursor{first_unit, group_begin, (groups + chunks - 1) / chunks, nullptr};
     aim(cursor, units);
     Chunk next;
     load_next(next, cursor, units);
-    if constexpr (Work::kGathered) {
-      if (p.copies_input) copy_input();
-    } else {
-      wait_for_predecessor();
-      let_successor_start();
-      stage();
-    }
+    wait_for_predecessor();
+    let_successor_start();
+    stage();
     int turn = 0;
     for (int unit = first_unit; unit < units; unit += unit_stride) {
       Columns at;
       aim_columns(at, unit);
-      float acc[kRowTiles][kColumnTiles][4] = {};
+      float acc[kColumnTiles][4] = {};
 #pragma unroll 1
       for (int base = group_begin; base < group_end; base += cursor.span) {
         Chunk now;
 #pragma unroll
-        for (int j = 0; j < kHeld; ++j) {
-#pragma unroll
-          for (int r = 0; r < kRowTiles; ++r) now[j][r] = next[j][r];
-        }
+        for (int j = 0; j < kHeld; ++j) now[j] = next[j];
         load_next(next, cursor, units);
         const int count = group_end - base < cursor.span ? group_end - base : cursor.span;
 #pragma unroll
@@ -465,10 +408,8 @@ struct AffineKernel {
     for (int unit = first_unit; unit < units; unit += unit_stride) {
       Columns at;
       aim_columns(at, unit);
-      const std::uint8_t* tile[kRowTiles];
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) tile[r] = work.tile(unit, r);
-      float acc[kRowTiles][kColumnTiles][4] = {};
+      const std::uint8_t* tile = work.tile(unit, 0);
+      float acc[kColumnTiles][4] = {};
       for (int g = group_begin; g < group_end; ++g) add_any(tile, at, g, acc);
       finish(unit, units, acc, turn);
     }
@@ -481,6 +422,7 @@ struct AffineKernel {
     }
     const int units = work.units();
     if constexpr (kCommon) {
+      static_assert(!Work::kGathered);
       run_common(units);
     } else {
       run_any(units);
@@ -488,11 +430,11 @@ struct AffineKernel {
   }
 };
 
-template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
-__global__ void __launch_bounds__(32 * affine_warps(kColumnTiles, kRowTiles), 1)
+template <int kColumnTiles, int kBits, bool kCommon, class Work>
+__global__ void __launch_bounds__(32 * affine_warps(kColumnTiles), 1)
     affine_kernel(const __grid_constant__ Work work, const __grid_constant__ AffineLaunch p) {
   extern __shared__ __align__(16) std::uint8_t affine_shared[];
-  AffineKernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, Work>(work, p, affine_shared).run();
+  AffineKernel<kColumnTiles, kBits, kCommon, Work>(work, p, affine_shared).run();
 }
 
 }  // namespace mererun::cuda

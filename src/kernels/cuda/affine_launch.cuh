@@ -13,7 +13,7 @@ inline AffineLimits limits_of(const LaunchContext& context) {
 }
 
 /// Launches the staged kernel over all rows of x, in pieces of 8 * kColumnTiles.
-template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired, class Work>
+template <int kColumnTiles, int kBits, bool kCommon, class Work>
 void launch_staged(const LaunchContext& context, AffineScratch& scratch, const AffineView& layout,
                    const AffinePlan& plan, const Work& work, const ActivationCodes& x) {
   AffineLaunch p;
@@ -26,17 +26,15 @@ void launch_staged(const LaunchContext& context, AffineScratch& scratch, const A
   p.groups_per_block = plan.groups_per_block;
   if (plan.split > 1) {
     const auto meetings = static_cast<std::size_t>(work.units()) * static_cast<std::size_t>(p.pieces);
-    const std::size_t results =
-        meetings * static_cast<std::size_t>(plan.split * kRowTiles * kColumnTiles * 128);
+    const std::size_t results = meetings * static_cast<std::size_t>(plan.split * kColumnTiles * 128);
     p.partials = scratch.partials.get_array<float>(results, context);
     p.tickets = scratch.tickets.get_array<int>(meetings, context);
   }
-  constexpr auto kKernel = affine_kernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, Work>;
+  constexpr auto kKernel = affine_kernel<kColumnTiles, kBits, kCommon, Work>;
   const auto bytes = static_cast<std::size_t>(plan.shared_bytes);
   allow_all_shared<kKernel>(context);
   launch(context, "linear", kKernel,
-         {dim3(static_cast<unsigned>(plan.blocks * p.pieces)),
-          dim3(32 * affine_warps(kColumnTiles, kRowTiles)), bytes},
+         {dim3(static_cast<unsigned>(plan.blocks * p.pieces)), dim3(32 * affine_warps(kColumnTiles)), bytes},
          work, p);
 }
 
@@ -67,28 +65,22 @@ void run_tiles(const LaunchContext& context, const AffineView& layout, const Act
                                            blocks_for(work.units(), Kernel::kUnits));
 }
 
-/// Runs the work over all rows of x, in pieces of up to 16 columns (pairs 8, layouts that are not common 32)
+/// Runs the work over all rows of x, in pieces of up to 16 columns (layouts that are not common 32)
 /// where their codes fit in shared memory, else narrower. Two tiles of columns keep 16 warps busy; four would
 /// leave 8, which wait for memory and for each other.
-template <int kBits, bool kCommon, bool kPaired, class Work>
+template <int kBits, bool kCommon, class Work>
 void run_staged(const LaunchContext& context, AffineScratch& scratch, const AffineView& layout,
                 const ActivationCodes& x, const Work& work) {
-  constexpr int kRowTiles = kPaired ? 2 : 1;
   const auto attempt = [&]<int kColumnTiles>(std::integral_constant<int, kColumnTiles>) {
-    const AffinePlan plan =
-        plan_affine(layout, kColumnTiles, kRowTiles, work.units(), true, limits_of(context));
-    if (plan.fits)
-      launch_staged<kColumnTiles, kRowTiles, kBits, kCommon, kPaired>(context, scratch, layout, plan, work,
-                                                                      x);
+    const AffinePlan plan = plan_affine(layout, kColumnTiles, work.units(), true, limits_of(context));
+    if (plan.fits) launch_staged<kColumnTiles, kBits, kCommon>(context, scratch, layout, plan, work, x);
     return plan.fits;
   };
   if constexpr (!kCommon) {
     if (attempt(std::integral_constant<int, 4>{})) return;
   } else {
-    if constexpr (!kPaired) {
-      if (x.rows >= kTiledRows) return run_tiles<kBits>(context, layout, x, work);
-      if (x.rows > 8 && attempt(std::integral_constant<int, 2>{})) return;
-    }
+    if (x.rows >= kTiledRows) return run_tiles<kBits>(context, layout, x, work);
+    if (attempt(std::integral_constant<int, 2>{})) return;
     if (attempt(std::integral_constant<int, 1>{})) return;
   }
   fail_no_room(layout);

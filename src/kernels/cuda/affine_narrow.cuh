@@ -16,29 +16,21 @@
 
 namespace mererun::cuda {
 
-/// What a narrow kernel is told beside its work. The grid is (pieces, blocks): those that read the same
-/// weights are neighbours, so that the second-level cache serves all but one of them.
+/// What a narrow kernel is told beside its work.
 struct NarrowLaunch {
   ActivationCodes x;          // in rows
-  int rows = 0;               // of x
+  int rows = 0;               // of x; at most kColumns where staged
   int groups = 0;             // of a row
   int slice_shift = 0;        // log2 of the slices of a row
   int split_shift = 0;        // log2 of the blocks that share a unit
   int side_stride = 0;        // entries between staged sides of rows: free of bank conflicts
   int join_floats = 0;        // of a warp and tile: columns * kJoinPitch
-  float* partials = nullptr;  // split > 1: [piece][unit][split][tile][columns * 16]
-  int* tickets = nullptr;     // split > 1: [piece][unit], zero before and after
+  float* partials = nullptr;  // split > 1: [unit][split][tile][columns * 16]
+  int* tickets = nullptr;     // split > 1: [unit], zero before and after
 };
 
 /// Keeps a value in a register where the compiler would rather compute it again at every use.
 __device__ __forceinline__ void pin(int& value) { asm volatile("" : "+r"(value)); }
-
-/// Rows of codes in shared memory.
-struct StagedCodes {
-  uint4* codes;         // [rows][groups][8]
-  float2* sides;        // [rows][side_stride]
-  int rows, first_row;  // of x
-};
 
 /// Work of a launch: units of kTiles row tiles that a team of warps does side by side. A type with
 ///   kTiles, kPaired                      kPaired: the two are gate and up
@@ -74,12 +66,12 @@ struct NarrowKernel {
   int lane, warp, team, member, members, part;
   int groups_first, groups_held, group_begin, groups;  // of the block, and of this warp's slice
   int first_unit, unit_stride;
-  int first_row, columns;  // staged: rows of x that this block works on
 
   uint4* ring;   // of this warp: [kStages][kChunkVectors]
   float* joins;  // [kTiles][warps][join_floats]
   int* flags;
-  StagedCodes staged;
+  uint4* staged_codes;   // [row][group][plane][quarter]
+  float2* staged_sides;  // [row][side_stride]
 
   __device__ NarrowKernel(const Work& w, const NarrowLaunch& launch, std::uint8_t* shared)
       : work(w), p(launch) {
@@ -89,8 +81,8 @@ struct NarrowKernel {
     members = 1 << member_shift;
     team = warp >> member_shift;
     member = warp & (members - 1);
-    const auto block = static_cast<int>(blockIdx.y);
-    const int blocks = static_cast<int>(gridDim.y) >> p.split_shift;
+    const auto block = static_cast<int>(blockIdx.x);
+    const int blocks = static_cast<int>(gridDim.x) >> p.split_shift;
     part = block & ((1 << p.split_shift) - 1);
     first_unit = (block >> p.split_shift) + team * blocks;
     unit_stride = blocks * (kWarps >> member_shift);
@@ -105,15 +97,11 @@ struct NarrowKernel {
     pin(unit_stride);
     pin(group_begin);
     pin(groups);
-    first_row = static_cast<int>(blockIdx.x) * kColumns;
-    columns = p.rows - first_row < kColumns ? p.rows - first_row : kColumns;
     ring = reinterpret_cast<uint4*>(shared) + warp * kRingVectors;
     joins = reinterpret_cast<float*>(shared + 16 * kWarps * kRingVectors);
     flags = reinterpret_cast<int*>(joins + joins_floats(p.join_floats));
-    staged.codes = reinterpret_cast<uint4*>(flags + 32);
-    staged.rows = Work::kGathered ? p.rows : columns;
-    staged.first_row = Work::kGathered ? 0 : first_row;
-    staged.sides = reinterpret_cast<float2*>(staged.codes + staged.rows * groups_held * kVectors);
+    staged_codes = reinterpret_cast<uint4*>(flags + 32);
+    staged_sides = reinterpret_cast<float2*>(staged_codes + p.rows * groups_held * kVectors);
   }
 
   __device__ __forceinline__ void team_barrier() const {
@@ -142,21 +130,20 @@ struct NarrowKernel {
       }
     }
   }
-  /// Activations of this block's groups into shared memory: all rows, or those of its piece.
+  /// Activations of this block's groups into shared memory: all rows.
   __device__ __forceinline__ void copy_input() const {
     const auto thread = static_cast<int>(threadIdx.x);
     const int vectors = groups_held * kVectors, row_vectors = p.groups * kVectors;
-    const uint4* codes = p.x.row_codes(staged.first_row) + groups_first * kVectors;
+    const uint4* codes = p.x.codes + groups_first * kVectors;
     if (vectors == row_vectors) {
-      copy(staged.codes, codes, thread, staged.rows * vectors, kThreads);
+      copy(staged_codes, codes, thread, p.rows * vectors, kThreads);
     } else {
-      for (int t = 0; t < staged.rows; ++t)
-        copy(staged.codes + t * vectors, codes + static_cast<std::int64_t>(t) * row_vectors, thread, vectors,
+      for (int t = 0; t < p.rows; ++t)
+        copy(staged_codes + t * vectors, codes + static_cast<std::int64_t>(t) * row_vectors, thread, vectors,
              kThreads);
     }
-    for (int t = warp; t < staged.rows; t += kWarps)
-      copy(staged.sides + t * p.side_stride, p.x.row_sides(staged.first_row + t) + groups_first, lane,
-           groups_held, 32);
+    for (int t = warp; t < p.rows; t += kWarps)
+      copy(staged_sides + t * p.side_stride, p.x.row_sides(t) + groups_first, lane, groups_held, 32);
   }
 
   /// Where a lane finds its activations, from the next chunk's on: columns past the last repeat it, and
@@ -166,7 +153,7 @@ struct NarrowKernel {
     const float2* sides[kQuads];
   };
   __device__ __forceinline__ void aim_columns(Columns& at, int unit) const {
-    int last = columns - 1;
+    int last = p.rows - 1;
     if constexpr (Work::kGathered) last = work.columns(unit) - 1;
     const auto row = [&](int column) {
       const int own = column < last ? column : last;
@@ -181,8 +168,8 @@ struct NarrowKernel {
         at.sides[n] = p.x.row_sides(sides_row) + group_begin;
       } else {
         const int begin = group_begin - groups_first;
-        at.codes[n] = staged.codes + (codes_row * groups_held + begin) * kVectors + lane % 8;
-        at.sides[n] = staged.sides + sides_row * p.side_stride + begin;
+        at.codes[n] = staged_codes + (codes_row * groups_held + begin) * kVectors + lane % 8;
+        at.sides[n] = staged_sides + sides_row * p.side_stride + begin;
       }
     }
   }
@@ -257,15 +244,14 @@ struct NarrowKernel {
   /// Calls use(result) for this thread's share of a unit's results, result = column * 16 + row.
   template <typename Use>
   __device__ __forceinline__ void for_own_results(int unit, Use use) const {
-    int count = columns;
+    int count = p.rows;
     if constexpr (Work::kGathered) count = work.columns(unit);
 #pragma unroll 1
     for (int result = member * 32 + lane; result < count * kTileRows; result += members * 32) use(result);
   }
   __device__ __forceinline__ void store(int unit, int result, const float (&values)[kTiles]) const {
     const int row = result % kTileRows;
-    int column = result / kTileRows;
-    if constexpr (!Work::kGathered) column += first_row;
+    const int column = result / kTileRows;
     if constexpr (Work::kPaired) {
       work.store_pair(unit, column, row, values[0], values[1]);
     } else {
@@ -275,7 +261,7 @@ struct NarrowKernel {
   }
 
   /// Joins the team's slices of a unit and stores, where rows are split in the block that comes last.
-  __device__ __forceinline__ void finish(int unit, int units, const Sums& acc) const {
+  __device__ __forceinline__ void finish(int unit, const Sums& acc) const {
     team_barrier();  // nobody reads the unit before any more
 #pragma unroll
     for (int r = 0; r < kTiles; ++r) {
@@ -305,7 +291,7 @@ struct NarrowKernel {
       return;
     }
     const int split = 1 << p.split_shift;
-    const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * units + unit;  // where the parts meet
+    const std::int64_t at = unit;  // where the parts meet
     float* partials = p.partials + at * split * kTiles * kResults;
     for_own_results(unit, [&](int result) {
 #pragma unroll
@@ -414,7 +400,7 @@ struct NarrowKernel {
       if (left > 0) continue;
       move(at, left - groups);
       left = groups;
-      finish(unit, units, acc);
+      finish(unit, acc);
 #pragma unroll
       for (int r = 0; r < kTiles; ++r) {
 #pragma unroll

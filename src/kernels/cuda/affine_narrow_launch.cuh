@@ -8,23 +8,19 @@
 
 namespace mererun::cuda {
 
-/// Launches the narrow kernel over `units` units: staged, over all rows in pieces of 4 * kQuads; gathered,
-/// over what the list says. False where its activations do not fit in shared memory: those of an eighth of
-/// the groups of a piece, or of all rows.
+/// Launches the narrow kernel over `units` units. Rows of x: at most 4 * kQuads where staged. False where
+/// they do not fit in shared memory: an eighth of their groups, or all where gathered.
 template <int kQuads, int kBits, int kWarps, int kStages, bool kCached, class Work>
 bool launch_narrow(const LaunchContext& context, AffineScratch* scratch, const AffineView& layout,
                    const Work& work, std::int64_t units, const ActivationCodes& x) {
   using Kernel = NarrowKernel<kQuads, kBits, kWarps, kStages, kCached, Work>;
   const int slices = numerics::slice_count(layout.in);
-  const int all_rows = x.rows;
-  const int pieces = Work::kGathered ? 1 : static_cast<int>(blocks_for(all_rows, Kernel::kColumns));
-  const int columns = std::min(all_rows, Kernel::kColumns);
   NarrowLaunch p;
   p.x = x;
-  p.rows = all_rows;
+  p.rows = x.rows;
   p.groups = layout.groups();
   p.slice_shift = std::countr_zero(static_cast<unsigned>(slices));
-  p.join_floats = columns * kJoinPitch;
+  p.join_floats = std::min(x.rows, Kernel::kColumns) * kJoinPitch;
   std::int64_t bytes = Kernel::shared_bytes(p.join_floats, 0);
   if constexpr (!kCached) {
     for (; p.split_shift <= p.slice_shift; ++p.split_shift) {
@@ -36,7 +32,7 @@ bool launch_narrow(const LaunchContext& context, AffineScratch* scratch, const A
       p.side_stride = (most + 1) & ~1;
       if (p.side_stride % 8 == 0) p.side_stride += 2;
       const std::int64_t row_bytes = most * Kernel::kVectors * 16 + p.side_stride * 8;
-      bytes = Kernel::shared_bytes(p.join_floats, row_bytes * (Work::kGathered ? all_rows : columns));
+      bytes = Kernel::shared_bytes(p.join_floats, row_bytes * x.rows);
       if (bytes <= context.shared_bytes_per_block) break;
       if (Work::kGathered) return false;
     }
@@ -44,7 +40,7 @@ bool launch_narrow(const LaunchContext& context, AffineScratch* scratch, const A
   }
   const int split = 1 << p.split_shift;
   if (split > 1) {
-    const auto meetings = static_cast<std::size_t>(units) * static_cast<std::size_t>(pieces);
+    const auto meetings = static_cast<std::size_t>(units);
     p.partials = scratch->partials.get_array<float>(
         meetings * static_cast<std::size_t>(split * Kernel::kTiles * Kernel::kResults), context);
     p.tickets = scratch->tickets.get_array<int>(meetings, context);
@@ -55,9 +51,8 @@ bool launch_narrow(const LaunchContext& context, AffineScratch* scratch, const A
   constexpr auto kKernel = narrow_kernel<kQuads, kBits, kWarps, kStages, kCached, Work>;
   allow_all_shared<kKernel>(context);
   launch(context, Work::kGathered ? "expert_mlp" : "linear", kKernel,
-         {dim3(static_cast<unsigned>(pieces), static_cast<unsigned>(blocks)), dim3(Kernel::kThreads),
-          static_cast<std::size_t>(bytes)},
-         work, p);
+         {dim3(static_cast<unsigned>(blocks)), dim3(Kernel::kThreads), static_cast<std::size_t>(bytes)}, work,
+         p);
   return true;
 }
 

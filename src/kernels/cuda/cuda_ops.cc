@@ -346,7 +346,7 @@ bool CudaOps::mix_few_rows(const ExpertMlpParams& p) {
   if (!joins) run_shared_expert(p);
   writes(p.out);
   run_few_experts(context_, few_experts_, experts, joins ? &shared : nullptr, p,
-                  coded_.of(context_, p.x, experts.gate.group), route ? &*route : nullptr);
+                  coded_.of(context_, p.x, experts.gate.group, CodeOrder::kRows), route ? &*route : nullptr);
   return true;
 }
 

@@ -17,9 +17,9 @@ void run_affine_experts(const LaunchContext& context, const AffineView& weight, 
   if (weight.is_common() && weight.stored_bits == 4) {
     launch_expert_tiles<false>(context, weight, work, x);
   } else if (weight.stored_bits == 4) {
-    launch_gathered<4, 1, 4, false, false>(context, weight, work, x);
+    launch_gathered<4, 4>(context, weight, work, x);
   } else {
-    launch_gathered<4, 1, 8, false, false>(context, weight, work, x);
+    launch_gathered<4, 8>(context, weight, work, x);
   }
 }
 

@@ -54,13 +54,13 @@ struct ExpertWork {
   }
 };
 
-template <int kColumnTiles, int kRowTiles, int kBits, bool kCommon, bool kPaired>
+/// The kernel for any layout.
+template <int kColumnTiles, int kBits>
 void launch_gathered(const LaunchContext& context, const AffineView& layout, const ExpertWork& work,
                      const ActivationCodes& x) {
   const int most = most_entries(work.list.assignments(), work.list.experts, work.list.width);
-  const AffinePlan plan =
-      plan_affine(layout, kColumnTiles, kRowTiles, static_cast<std::int64_t>(most) * work.tiles, false,
-                  limits_of(context));
+  const AffinePlan plan = plan_affine(layout, kColumnTiles, static_cast<std::int64_t>(most) * work.tiles,
+                                      false, limits_of(context));
   AffineLaunch p;
   p.layout = layout;
   p.x = x;
@@ -69,12 +69,11 @@ void launch_gathered(const LaunchContext& context, const AffineView& layout, con
   const std::int64_t copied =
       plan.shared_bytes + (static_cast<std::int64_t>(x.code_vectors()) + x.side_vectors()) * 16;
   p.copies_input = copied <= context.shared_bytes_per_block && x.rows <= kMostCopiedRows;
-  constexpr auto kKernel = affine_kernel<kColumnTiles, kRowTiles, kBits, kCommon, kPaired, ExpertWork>;
+  constexpr auto kKernel = affine_kernel<kColumnTiles, kBits, false, ExpertWork>;
   const auto bytes = static_cast<std::size_t>(p.copies_input ? copied : plan.shared_bytes);
   allow_all_shared<kKernel>(context);
   launch(context, "expert_mlp", kKernel,
-         {dim3(static_cast<unsigned>(plan.blocks)), dim3(32 * affine_warps(kColumnTiles, kRowTiles)), bytes},
-         work, p);
+         {dim3(static_cast<unsigned>(plan.blocks)), dim3(32 * affine_warps(kColumnTiles)), bytes}, work, p);
 }
 
 inline ExpertWork make_expert_work(const AffineView& weight, const AffineView* second, const ExpertList& list,

@@ -8,9 +8,9 @@
 
 namespace mererun::cuda {
 
-inline constexpr int kSpanPitch = kSpanRows + 4;                   // floats between columns of a span
-inline constexpr int kSpanFloats = kNarrowEntry * kSpanPitch;      // of a span's hidden rows
-inline constexpr int kJoinFloats = 2 * kNarrowEntry * kJoinPitch;  // of a warp's results of gate and up
+inline constexpr int kSpanPitch = kSpanRows + 4;                  // floats between columns of a span
+inline constexpr int kSpanFloats = kFewColumns * kSpanPitch;      // of a span's hidden rows
+inline constexpr int kJoinFloats = 2 * kFewColumns * kJoinPitch;  // of a warp's results of gate and up
 inline constexpr int kGroupBytes = Record<4>::kBytes;
 inline constexpr int kAtOnce = 4;  // groups whose codes a warp loads at a time
 
@@ -91,7 +91,7 @@ struct FewExpertsBlock {
 
   /// Starts to copy the codes of x.
   __device__ __forceinline__ void copy_x() const {
-    const int codes = p.x.code_vectors(), sides = p.x.side_vectors();
+    const int codes = p.x.code_vectors(), sides = p.x.row_side_vectors();
     const auto* from = reinterpret_cast<const uint4*>(p.x.sides);
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < codes; i += kFewThreads)
@@ -151,17 +151,19 @@ struct FewExpertsBlock {
     const auto row_of = [&](int column) {
       return entries.row_at(at.entry.first + (column < last ? column : last));
     };
-    const uint4* codes = x_codes + row_of(lane / 4) * 4 + lane % 4;
-    const float2 *first = x_sides + row_of(2 * (lane % 4)), *second = x_sides + row_of(2 * (lane % 4) + 1);
-    const int code_stride = p.rows * 4, side_stride = (p.rows + 1) & ~1;
+    const uint4* codes = x_codes + row_of(lane / 4) * (p.gate_groups * 8) + lane % 4;
+    const int side_stride = (p.gate_groups + 1) & ~1;
+    const float2* first = x_sides + row_of(2 * (lane % 4)) * side_stride;
+    const float2* second = x_sides + row_of(2 * (lane % 4) + 1) * side_stride;
     const std::uint8_t* from = stream.wait(unit);
 #pragma unroll 2
     for (int g = group_begin; g < group_end; ++g) {
       Record<4> records[2];
       records[0].read(from + g * kGroupBytes, lane);
       records[1].read(from + p.gate.tile_bytes + g * kGroupBytes, lane);
-      const uint4 x[2] = {codes[2 * g * code_stride], codes[(2 * g + 1) * code_stride]};
-      const float2 a = first[g * side_stride], b = second[g * side_stride];
+      const uint4 high = codes[8 * g], low = codes[8 * g + 4];
+      const uint4 x[2] = {{high.x, high.y, low.x, low.y}, {high.z, high.w, low.z, low.w}};
+      const float2 a = first[g], b = second[g];
       const float4 sides = make_float4(a.x, a.y, b.x, b.y);
       add_record(records[0], x, sides, acc[0]);
       add_record(records[1], x, sides, acc[1]);
@@ -180,7 +182,7 @@ struct FewExpertsBlock {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = 2 * (lane % 4) + (e & 1);
-        own[(r * kNarrowEntry + column) * kJoinPitch + lane / 4 + (e >> 1) * 8] = acc[r][e];
+        own[(r * kFewColumns + column) * kJoinPitch + lane / 4 + (e >> 1) * 8] = acc[r][e];
       }
     }
     team_barrier();
@@ -192,7 +194,7 @@ struct FewExpertsBlock {
       const int column = i / kTileRows, row = i % kTileRows;
       const float* from = slices + column * kJoinPitch + row;
       const float gate = join_slices(p.slices, [&](int s) { return from[s * kJoinFloats]; });
-      const float* second = from + kNarrowEntry * kJoinPitch;
+      const float* second = from + kFewColumns * kJoinPitch;
       const float up = join_slices(p.slices, [&](int s) { return second[s * kJoinFloats]; });
       to[column * kSpanPitch + row] = numerics::silu_f32(gate) * up;
     }

@@ -47,7 +47,7 @@ int lay_shared(FewExpertsLaunch& p, int limit) {
   p.at.hidden = take(2 * p.spans_at_once * kSpanFloats * 4);
   p.at.y = take((n + p.rows) * kTileRows * 4);
   p.at.joins = take(kFewWarps * kJoinFloats * 4);
-  p.at.x = take((p.x.code_vectors() + p.x.side_vectors()) * 16);
+  p.at.x = take((p.x.code_vectors() + p.x.row_side_vectors()) * 16);
   p.at.stages = end;
   p.stages = std::min(std::max(limit - end, 0) / p.stage_bytes, kMostStages);
   return end + p.stages * p.stage_bytes;
@@ -78,7 +78,7 @@ FewExpertsLaunch shape_of(const ExpertViews& experts, const ExpertViews* shared,
   to.teams = kFewWarps / to.slices;
   to.spans = experts.gate.out / kSpanRows;
   to.spans_at_once = std::max(to.teams / kSpanTiles, 1);
-  to.shared_entries = shared == nullptr ? 0 : static_cast<int>(blocks_for(p.x.rows, kNarrowEntry));
+  to.shared_entries = shared == nullptr ? 0 : static_cast<int>(blocks_for(p.x.rows, kFewColumns));
   to.stage_bytes = std::max(2 * to.gate.tile_bytes, to.down.tile_bytes);
   to.packed = to.stage_bytes / to.down.tile_bytes;
   return to;

@@ -11,7 +11,8 @@ namespace mererun::cuda {
 
 inline constexpr int kFewWarps = 16;
 inline constexpr int kFewThreads = 32 * kFewWarps;
-inline constexpr int kSpanTiles = 4;  // row tiles of a span: what a group of the hidden row's codes covers
+inline constexpr int kFewColumns = 8;  // assignments of an entry: columns of a matrix instruction
+inline constexpr int kSpanTiles = 4;   // row tiles of a span: what a group of the hidden row's codes covers
 inline constexpr int kSpanRows = kSpanTiles * kTileRows;
 
 /// Records of a stack of weights and of the shared expert's, which may be null.
@@ -73,8 +74,8 @@ struct FewEntries {
   __device__ __forceinline__ int count() const { return p.shared_entries + routed; }
   __device__ __forceinline__ Entry operator[](int i) const {
     if (i < p.shared_entries) {
-      const int t = i * kNarrowEntry;
-      return {-1, p.assignments + t, p.rows - t < kNarrowEntry ? p.rows - t : kNarrowEntry};
+      const int t = i * kFewColumns;
+      return {-1, p.assignments + t, p.rows - t < kFewColumns ? p.rows - t : kFewColumns};
     }
     const int at = first[i - p.shared_entries];
     return {expert[at], at, first[i - p.shared_entries + 1] - at};
@@ -111,7 +112,7 @@ struct FewEntries {
       while (mask == 0) mask = marks[--w];
       start = 32 * w + 31 - __clz(static_cast<int>(mask));
     }
-    const bool opens = i < n && (i - start) % kNarrowEntry == 0;
+    const bool opens = i < n && (i - start) % kFewColumns == 0;
     const unsigned openings = __ballot_sync(kAllLanes, opens);
     if (lane == 0) marks[kFewWarps + warp] = openings;
     __syncthreads();
@@ -181,7 +182,7 @@ struct FewStream {
     std::uint8_t* to = stages + slot * p.stage_bytes;
     BulkBarrier& barrier = full[slot];
     const auto announce = [&](int bytes) {
-      *static_cast<volatile int*>(filled + slot) = i;
+      atomicExch(filled + slot, i);
       barrier.arrive_for(bytes);
     };
     if (i < units) {
@@ -214,7 +215,7 @@ struct FewStream {
   /// the others first waits for its own stage to be the one that is filled.
   __device__ __forceinline__ const std::uint8_t* wait(int i) const {
     const int slot = slot_of(i);
-    while (*static_cast<const volatile int*>(filled + slot) != i) {
+    while (atomicAdd(filled + slot, 0) != i) {
     }
     full[slot].wait(static_cast<int>(static_cast<unsigned>(i) / static_cast<unsigned>(p.stages) & 1));
     return stages + slot * p.stage_bytes;

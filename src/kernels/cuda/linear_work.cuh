@@ -62,7 +62,6 @@ struct LinearWork {
   __device__ __forceinline__ void store(int unit, int r, int column, int row, float value) const {
     rows_of(unit, r).store(column, row, value);
   }
-  __device__ void store_pair(int, int, int, float, float) const {}
 };
 
 template <int kRowTiles>
@@ -92,7 +91,7 @@ void run_linear(const LaunchContext& context, AffineScratch& scratch, std::span<
       return run_narrow<kBits>(context, scratch, layout, x,
                                [&]<int kTiles>() { return make_linear_work<kTiles>(targets); });
   }
-  run_staged<kBits, kCommon, false>(context, scratch, layout, x, make_linear_work<1>(targets));
+  run_staged<kBits, kCommon>(context, scratch, layout, x, make_linear_work<1>(targets));
 }
 
 /// Matching tiles of gate and up: row tile 0 and 1 of a unit.
