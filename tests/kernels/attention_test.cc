@@ -20,12 +20,6 @@ struct HeadShape {
   int heads = kHeads, kv_heads = kKvHeads, dim = kDim, rotary = kRotary;
 };
 
-std::vector<std::int32_t> consecutive(int first, int count) {
-  std::vector<std::int32_t> positions;
-  for (int i = 0; i < count; ++i) positions.push_back(first + i);
-  return positions;
-}
-
 /// Inputs of one attention layer for positions [0, count), and the ops run over any range of them.
 class Layer {
  public:

@@ -8,6 +8,7 @@
 
 #include "kernels/numerics.h"
 #include "tests/kernels/cpu_variants.h"
+#include "tests/kernels/kv_pages.h"
 #include "tests/kernels/op_data.h"
 #include "tests/kernels/weights.h"
 
@@ -177,20 +178,7 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c) {
   Numbers numbers(77);
   const int dim = c.head_dim;
   const int end = c.history + c.rows;
-  const int pages = (end + kKvPagePositions - 1) / kKvPagePositions;
-  const std::size_t vectors = area(c.kv_heads, kKvPagePositions);
-  const std::size_t codes = vectors * static_cast<std::size_t>(dim) * 2, scales = vectors * 4;
-  std::vector<Buffer> buffers;
-  std::vector<std::byte*> bases;
-  for (int i = 0; i < pages; ++i) {
-    buffers.push_back(ops.allocate(2 * (codes + scales)));
-    bases.push_back(buffers.back().as<std::byte>());
-  }
-  KvLayerView cache{.pages = bases.data(), .page_count = pages, .key_codes = 0, .key_scales = codes};
-  cache.value_codes = codes + scales;
-  cache.value_scales = 2 * codes + scales;
-  cache.kv_heads = c.kv_heads;
-  cache.head_dim = dim;
+  const KvPages pages(ops, (end + kKvPagePositions - 1) / kKvPagePositions, c.kv_heads, dim);
   const int half = c.rotary_dims / 2;
   const Floats cosines(ops, end, half, numbers.normals(area(end, half))),
       sines(ops, end, half, numbers.normals(area(end, half)));
@@ -206,9 +194,7 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c) {
     }
     const Floats q_gate(ops, rows, c.heads * 2 * dim, numbers.normals(area(rows, c.heads * 2 * dim)));
     const Floats k(ops, rows, c.kv_heads * dim, keys), v(ops, rows, c.kv_heads * dim, values);
-    std::vector<std::int32_t> at(static_cast<std::size_t>(rows));
-    for (int t = 0; t < rows; ++t) at[static_cast<std::size_t>(t)] = first + t;
-    const Ints positions(ops, 1, rows, at);
+    const Ints positions(ops, 1, rows, consecutive(first, rows));
     const Floats q(ops, rows, c.heads * dim), out(ops, rows, c.heads * dim);
     AttentionPrepareParams prepare;
     prepare.q_gate = q_gate.view();
@@ -220,13 +206,13 @@ std::vector<float> run_attention(Ops& ops, const AttentionCase& c) {
     prepare.rope = {.cos = cosines.view(), .sin = sines.view(), .rotary_dims = c.rotary_dims};
     prepare.heads = c.heads;
     prepare.q = q.view();
-    prepare.cache = cache;
+    prepare.cache = pages.view();
     ops.attention_prepare(prepare);
     AttendParams attend;
     attend.q = q.view();
     attend.q_gate = q_gate.view();
     attend.positions = positions.view();
-    attend.cache = cache;
+    attend.cache = pages.view();
     attend.heads = c.heads;
     attend.scale_log2e = numerics::attention_scale_log2e(dim);
     attend.out = out.view();

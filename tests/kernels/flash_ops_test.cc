@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "model/rope_table.h"
@@ -263,80 +262,106 @@ RopeConfig small_rope() {
   return config;
 }
 
-/// Appends every position in chunks, then evaluates rows [first, positions): index queries | blocks | output.
+/// Index queries, output, chosen blocks, and what the pages hold.
 struct SparseRun {
   std::vector<float> index_q, out;
   std::vector<std::int32_t> blocks;
   std::vector<unsigned char> pages;
 };
 
+/// The tensors of one layer of sparse attention in a backend's memory.
+class SparseLayer {
+ public:
+  SparseLayer(Ops& ops, const SparseData& d, int chosen)
+      : ops_(ops),
+        shape_(d.shape),
+        rope_(ops, small_rope()),
+        pages_(ops, d.positions / kKvPagePositions + 1, shape_.kv_heads, shape_.dim, shape_.index_dim),
+        q_gate_(ops, d.positions, 2 * shape_.heads * shape_.dim, d.q_gate),
+        k_(ops, d.positions, shape_.kv_heads * shape_.dim, d.k),
+        v_(ops, d.positions, shape_.kv_heads * shape_.dim, d.v),
+        qk_(ops, d.positions, shape_.index_row(), d.qk),
+        q_norm_(ops, 1, shape_.dim, d.q_norm),
+        k_norm_(ops, 1, shape_.dim, d.k_norm),
+        index_q_norm_(ops, 1, shape_.index_dim, d.index_q_norm),
+        index_k_norm_(ops, 1, shape_.index_dim, d.index_k_norm),
+        q_(ops, d.positions, shape_.heads * shape_.dim),
+        index_q_(ops, d.positions, shape_.index_heads * shape_.index_dim),
+        out_(ops, d.positions, shape_.heads * shape_.dim),
+        positions_(ops, 1, d.positions, consecutive(0, d.positions)),
+        blocks_(ops, d.positions, chosen) {
+    rope_.ensure(d.positions);
+  }
+
+  void append(int from, int rows) {
+    const auto part = [&](const auto& tensor) { return tensor.view().row_range(from, rows); };
+    const TensorView positions = positions_.view().col_range(from, rows);
+    ops_.attention_prepare({.q_gate = part(q_gate_),
+                            .k = part(k_),
+                            .v = part(v_),
+                            .q_norm = q_norm_.view(),
+                            .k_norm = k_norm_.view(),
+                            .positions = positions,
+                            .rope = rope_.view(),
+                            .heads = shape_.heads,
+                            .q = part(q_),
+                            .cache = pages_.view()});
+    ops_.index_prepare({.qk = part(qk_),
+                        .q_norm = index_q_norm_.view(),
+                        .k_norm = index_k_norm_.view(),
+                        .positions = positions,
+                        .rope = rope_.view(),
+                        .heads = shape_.index_heads,
+                        .q = part(index_q_),
+                        .cache = pages_.view()});
+  }
+  void attend(int from, int rows) {
+    const auto part = [&](const auto& tensor) { return tensor.view().row_range(from, rows); };
+    ops_.attend({.q = part(q_),
+                 .q_gate = part(q_gate_),
+                 .positions = positions_.view().col_range(from, rows),
+                 .cache = pages_.view(),
+                 .heads = shape_.heads,
+                 .scale_log2e = 0.25f,
+                 .out = part(out_)});
+  }
+  void attend_chosen(int from, int rows) {
+    const auto part = [&](const auto& tensor) { return tensor.view().row_range(from, rows); };
+    const TensorView positions = positions_.view().col_range(from, rows);
+    ops_.select_blocks({.q = part(index_q_),
+                        .positions = positions,
+                        .cache = pages_.view(),
+                        .heads = shape_.index_heads,
+                        .blocks = part(blocks_)});
+    ops_.attend_blocks({.q = part(q_),
+                        .q_gate = part(q_gate_),
+                        .positions = positions,
+                        .blocks = part(blocks_),
+                        .cache = pages_.view(),
+                        .heads = shape_.heads,
+                        .scale_log2e = 0.25f,
+                        .out = part(out_)});
+  }
+  SparseRun result() const { return {index_q_.values(), out_.values(), blocks_.values(), pages_.bytes()}; }
+
+ private:
+  Ops& ops_;
+  SparseShape shape_;
+  RopeTable rope_;
+  KvPages pages_;
+  Floats q_gate_, k_, v_, qk_, q_norm_, k_norm_, index_q_norm_, index_k_norm_, q_, index_q_, out_;
+  Ints positions_, blocks_;
+};
+
+/// Appends every position in chunks, then evaluates rows [first, positions).
 SparseRun run_sparse(Ops& ops, const SparseData& d, int first, int k, int chunk, bool dense = false) {
-  const SparseShape& s = d.shape;
-  const int n = d.positions;
-  RopeTable rope(ops, small_rope());
-  rope.ensure(n);
-  KvPages pages(ops, n / kKvPagePositions + 1, s.kv_heads, s.dim, s.index_dim);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
-  std::iota(ids.begin(), ids.end(), 0);
-  const Ints at(ops, 1, n, ids);
-  const Floats q_gate(ops, n, 2 * s.heads * s.dim, d.q_gate), k_in(ops, n, s.kv_heads * s.dim, d.k),
-      v_in(ops, n, s.kv_heads * s.dim, d.v), qk(ops, n, s.index_row(), d.qk), q_norm(ops, 1, s.dim, d.q_norm),
-      k_norm(ops, 1, s.dim, d.k_norm), iq_norm(ops, 1, s.index_dim, d.index_q_norm),
-      ik_norm(ops, 1, s.index_dim, d.index_k_norm), q(ops, n, s.heads * s.dim),
-      index_q(ops, n, s.index_heads * s.index_dim), out(ops, n, s.heads * s.dim);
-  const Ints blocks(ops, n, k);
-  for (int from = 0; from < n; from += chunk) {
-    const int rows = std::min(chunk, n - from);
-    const auto part = [&](const TensorView& view) { return view.row_range(from, rows); };
-    const TensorView positions = at.view().col_range(from, rows);
-    ops.attention_prepare({.q_gate = part(q_gate.view()),
-                           .k = part(k_in.view()),
-                           .v = part(v_in.view()),
-                           .q_norm = q_norm.view(),
-                           .k_norm = k_norm.view(),
-                           .positions = positions,
-                           .rope = rope.view(),
-                           .heads = s.heads,
-                           .q = part(q.view()),
-                           .cache = pages.view()});
-    ops.index_prepare({.qk = part(qk.view()),
-                       .q_norm = iq_norm.view(),
-                       .k_norm = ik_norm.view(),
-                       .positions = positions,
-                       .rope = rope.view(),
-                       .heads = s.index_heads,
-                       .q = part(index_q.view()),
-                       .cache = pages.view()});
+  SparseLayer layer(ops, d, k);
+  const auto rows_from = [&](int from) { return std::min(chunk, d.positions - from); };
+  for (int from = 0; from < d.positions; from += chunk) layer.append(from, rows_from(from));
+  for (int from = first; from < d.positions; from += chunk) {
+    dense ? layer.attend(from, rows_from(from)) : layer.attend_chosen(from, rows_from(from));
   }
-  for (int from = first; from < n; from += chunk) {
-    const int rows = std::min(chunk, n - from);
-    const auto part = [&](const TensorView& view) { return view.row_range(from, rows); };
-    const TensorView positions = at.view().col_range(from, rows);
-    if (dense) {
-      ops.attend({.q = part(q.view()),
-                  .q_gate = part(q_gate.view()),
-                  .positions = positions,
-                  .cache = pages.view(),
-                  .heads = s.heads,
-                  .scale_log2e = 0.25f,
-                  .out = part(out.view())});
-      continue;
-    }
-    ops.select_blocks({.q = part(index_q.view()),
-                       .positions = positions,
-                       .cache = pages.view(),
-                       .heads = s.index_heads,
-                       .blocks = part(blocks.view())});
-    ops.attend_blocks({.q = part(q.view()),
-                       .q_gate = part(q_gate.view()),
-                       .positions = positions,
-                       .blocks = part(blocks.view()),
-                       .cache = pages.view(),
-                       .heads = s.heads,
-                       .scale_log2e = 0.25f,
-                       .out = part(out.view())});
-  }
-  return {index_q.values(), out.values(), blocks.values(), pages.bytes()};
+  return layer.result();
 }
 
 TEST(SparseAttention, SelectsTheBestCompleteBlocks) {

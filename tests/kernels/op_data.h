@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -56,6 +57,13 @@ class DeviceMatrix {
   int rows_, cols_;
   Buffer buffer_;
 };
+
+/// Positions of `count` rows.
+inline std::vector<std::int32_t> consecutive(int first, int count) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
 
 using Floats = DeviceMatrix<float>;
 using Ints = DeviceMatrix<std::int32_t>;

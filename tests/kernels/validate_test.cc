@@ -168,7 +168,7 @@ TEST_F(ValidateTest, EmbedRows) {
   }
 }
 
-TEST_F(ValidateTest, Attention) {
+TEST_F(ValidateTest, AttentionPrepare) {
   KvPages pages(*ops_, 2, 2, 8);
   AttentionPrepareParams good{.q_gate = f32(3, 64),
                               .k = f32(3, 16),
@@ -210,10 +210,13 @@ TEST_F(ValidateTest, Attention) {
   EXPECT_THAT(refused_at(510, 511, 512), HasSubstr("positions below 512 (the pages held), got 512"));
   good.rope.cos.rows = good.rope.sin.rows = 100;
   EXPECT_THAT(refused_at(98, 99, 100), HasSubstr("positions below 100 (the rope table)"));
+}
 
-  AttendParams attend{.q = good.q,
-                      .q_gate = good.q_gate,
-                      .positions = good.positions,
+TEST_F(ValidateTest, Attend) {
+  KvPages pages(*ops_, 2, 2, 8);
+  AttendParams attend{.q = f32(3, 32),
+                      .q_gate = f32(3, 64),
+                      .positions = i32(1, 3),
                       .cache = pages.view(),
                       .heads = 4,
                       .scale_log2e = 1,
@@ -224,9 +227,7 @@ TEST_F(ValidateTest, Attention) {
       attend, [&](AttendParams& p) { p.positions = i32(1, 4); }, "attend positions");
   std::byte* table[2] = {pages.view().pages[0], nullptr};
   attend.cache.pages = table;
-  at[0] = 255;
-  at[1] = 256;
-  at[2] = 257;
+  for (int t = 0; t < 3; ++t) attend.positions.row<std::int32_t>(0)[t] = 255 + t;
   EXPECT_THAT(refusal([&] { ops_->attend(attend); }),
               HasSubstr("attend positions: expected a page in memory, got 1"));
 }
