@@ -129,7 +129,7 @@ struct ModelRun {
   int layers = 0;
   double load_seconds = 0;
   double weight_bytes = 0;
-  double experts_per_block_of_8 = 0;
+  double experts_per_slice_of_8 = 0;
   std::vector<Stretch> stretches = {};
   MemoryUsage memory = {};
 };
@@ -192,7 +192,7 @@ ModelRun run_model(const Options& o, Machine& machine, const std::string& name) 
     oracle = benchmark->forced_oracle(random_ids(geometry.config, o.tokens, 1));
     return {.kind = "serial", .tokens = static_cast<int>(o.tokens), .seconds = oracle.seconds};
   });
-  run.experts_per_block_of_8 = distinct_experts_per_block(oracle, 8);
+  run.experts_per_slice_of_8 = distinct_experts_per_slice(oracle, 8);
   for (int trial = 1; trial <= o.trials; ++trial) {
     std::vector<std::int64_t> widths = o.widths;
     if (trial % 2 == 0) std::ranges::reverse(widths);
@@ -264,7 +264,7 @@ Json model_json(const ModelRun& run) {
            {"residentBytes", run.memory.resident},
            {"peakResidentBytes", run.memory.peak},
            {"passes", Json::array()}};
-  if (run.experts_per_block_of_8 > 0) out["distinctExpertsPerBlockOf8"] = run.experts_per_block_of_8;
+  if (run.experts_per_slice_of_8 > 0) out["distinctExpertsPerBlockOf8"] = run.experts_per_slice_of_8;
   for (const Stretch& stretch : run.stretches) out["passes"].push_back(stretch_json(run, stretch));
   return out;
 }
@@ -296,8 +296,8 @@ void print_model(const ModelRun& run) {
   fmt::print("{}, {} layers, weights {:.2f} GB, loaded in {:.1f} s, resident {:.2f} GB, at most {:.2f}",
              run.id, run.layers, 1e-9 * run.weight_bytes, run.load_seconds,
              1e-9 * static_cast<double>(run.memory.resident), 1e-9 * static_cast<double>(run.memory.peak));
-  if (run.experts_per_block_of_8 > 0)
-    fmt::print(", {:.1f} experts a block of 8 rows", run.experts_per_block_of_8);
+  if (run.experts_per_slice_of_8 > 0)
+    fmt::print(", {:.1f} experts a slice of 8 rows", run.experts_per_slice_of_8);
   fmt::print("\n");
   for (const Stretch& stretch : run.stretches) print_stretch(run, stretch);
 }

@@ -9,7 +9,7 @@
 namespace mererun {
 namespace {
 
-constexpr std::size_t kBlock = kKvPagePositions;
+constexpr std::size_t kPage = kKvPagePositions;
 
 PrefixDigest digest(std::string_view label, const PrefixDigest& before, std::span<const TokenId> ids) {
   Sha256 hash;
@@ -29,8 +29,8 @@ std::string short_hex(const PrefixDigest& digest) {
 
 PrefixDigests::PrefixDigests(std::span<const TokenId> ids) : ids_(ids) {
   chain_.push_back({});
-  for (std::size_t at = 0; at + kBlock <= ids.size(); at += kBlock)
-    chain_.push_back(digest("block", chain_.back(), ids.subspan(at, kBlock)));
+  for (std::size_t at = 0; at + kPage <= ids.size(); at += kPage)
+    chain_.push_back(digest("block", chain_.back(), ids.subspan(at, kPage)));
 }
 
 PrefixDigest PrefixDigests::trunk_page(int i) const {
@@ -38,13 +38,13 @@ PrefixDigest PrefixDigests::trunk_page(int i) const {
 }
 
 PrefixDigest PrefixDigests::head_page(int i) const {
-  const auto blocks = static_cast<std::size_t>(i) + 1;
-  MERERUN_CHECK(blocks * kBlock < ids_.size(), "the token after the block is known");
-  return digest("head", chain_.at(blocks), ids_.subspan(blocks * kBlock, 1));
+  const auto pages = static_cast<std::size_t>(i) + 1;
+  MERERUN_CHECK(pages * kPage < ids_.size(), "the token after the page is known");
+  return digest("head", chain_.at(pages), ids_.subspan(pages * kPage, 1));
 }
 
 PrefixDigest PrefixDigests::whole() const {
-  return digest("whole", chain_.back(), ids_.subspan((chain_.size() - 1) * kBlock));
+  return digest("whole", chain_.back(), ids_.subspan((chain_.size() - 1) * kPage));
 }
 
 }  // namespace mererun

@@ -38,7 +38,7 @@ struct TableReader::State {
   RowCache cache;
   TableStatistics statistics;
 
-  // The batch.
+  // The fetch that was started.
   bool started = false;
   std::vector<std::size_t> slot_of;    // of each row asked for, in `fetched`
   std::vector<std::int64_t> distinct;  // the row of each slot
@@ -259,7 +259,7 @@ void TableReader::start(std::span<const std::int64_t> rows) {
 
 void TableReader::finish(std::span<std::byte> out) {
   State& s = *state_;
-  MERERUN_CHECK(s.started && out.size() == s.slot_of.size() * s.row_bytes, "a started batch and its size");
+  MERERUN_CHECK(s.started && out.size() == s.slot_of.size() * s.row_bytes, "a started fetch and its size");
   s.started = false;
   if (s.queue) s.queue->finish(s.ticket);
   for (const std::size_t slot : s.late) s.fetch_late(slot);

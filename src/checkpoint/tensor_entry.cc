@@ -12,12 +12,12 @@ namespace {
 // Every float format here is non-finite exactly when all bits of `Mask` are set.
 template <typename Word, Word Mask>
 std::optional<std::uint64_t> find_masked(const std::byte* data, std::uint64_t count) {
-  // A block is tested without a branch per element, which compilers turn into vector code; only a block that
+  // A part is tested without a branch per element, which compilers turn into vector code; only a part that
   // holds a hit is searched. The copy makes unaligned data legal to read.
-  constexpr std::uint64_t kBlock = 4096;
-  std::array<Word, kBlock> words;
-  for (std::uint64_t first = 0; first < count; first += kBlock) {
-    const std::uint64_t n = std::min(kBlock, count - first);
+  constexpr std::uint64_t kPart = 4096;
+  std::array<Word, kPart> words;
+  for (std::uint64_t first = 0; first < count; first += kPart) {
+    const std::uint64_t n = std::min(kPart, count - first);
     std::memcpy(words.data(), data + first * sizeof(Word), n * sizeof(Word));
     unsigned hits = 0;
     for (std::uint64_t i = 0; i < n; ++i) hits |= static_cast<unsigned>((words[i] & Mask) == Mask);

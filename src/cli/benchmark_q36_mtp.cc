@@ -108,9 +108,9 @@ MtpGeneratorOptions generator_options(const BenchmarkMtpOptions& options, const 
   MtpGeneratorOptions out{.top_p = options.top_p,
                           .context_size = static_cast<int>(options.context_size),
                           .forced_min_prompt_tokens = static_cast<int>(options.forced_min_prompt_tokens),
-                          .block_size = std::nullopt,
+                          .width = std::nullopt,
                           .profiles = context.environment.overrides.profile};
-  if (options.drafting.mtp_block_size) out.block_size = static_cast<int>(*options.drafting.mtp_block_size);
+  if (options.drafting.mtp_block_size) out.width = static_cast<int>(*options.drafting.mtp_block_size);
   return out;
 }
 

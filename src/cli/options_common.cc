@@ -156,7 +156,7 @@ void apply_environment(const Environment& environment, CommonOptions& options) {
   if (overrides.speculation != Speculation::kAuto) {
     options.drafting.speculation = overrides.speculation == Speculation::kOn;
   }
-  if (overrides.block_size) options.drafting.mtp_block_size = *overrides.block_size;
+  if (overrides.width) options.drafting.mtp_block_size = *overrides.width;
   // The variable sets the ratio of the fixed rule; the measured rule has none.
   if (overrides.head_cost_ratio) options.drafting.mtp_cost_ratio = *overrides.head_cost_ratio;
 }

@@ -45,7 +45,7 @@ Json verification_row_json(const VerificationReportContext& context, const Verif
     out["model"] = context.model;
   }
   if (has_experts(context))
-    out["distinctExpertsPerBlock"] = distinct_experts_per_block(*context.oracle, row.width);
+    out["distinctExpertsPerBlock"] = distinct_experts_per_slice(*context.oracle, row.width);
   return out;
 }
 
@@ -56,7 +56,7 @@ std::string verification_row_text(const VerificationReportContext& context, cons
   if (!row.certified) text += " certified=no";
   if (context.is_synthetic) text += " weights=synthetic";
   if (has_experts(context))
-    text += fmt::format(" experts_per_block={:.1f}", distinct_experts_per_block(*context.oracle, row.width));
+    text += fmt::format(" experts_per_block={:.1f}", distinct_experts_per_slice(*context.oracle, row.width));
   if (row.first_mismatch) {
     text += fmt::format(" first_mismatch=row:{},expected:{},got:{}", row.first_mismatch->row,
                         row.first_mismatch->expected, row.first_mismatch->got);

@@ -95,10 +95,10 @@ Admission admit(const AdmissionTraits& traits, const AdmissionProcess& process,
       .num_prompt_tokens = request.num_prompt_tokens,
   });
   if (admission.drafts) {
-    const BlockSize block = resolve_block_size(request.width ? request.width : process.width,
-                                               traits.default_width, traits.width_cap);
-    admission.width = block.width;
-    admission.width_requested = block.requested;
+    const RoundWidth chosen =
+        resolve_width(request.width ? request.width : process.width, traits.default_width, traits.width_cap);
+    admission.width = chosen.width;
+    admission.width_requested = chosen.requested;
   }
   return admission;
 }

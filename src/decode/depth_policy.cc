@@ -229,7 +229,7 @@ int draft_cap(int max_depth, std::int64_t budget, Position context, Position com
       std::max<std::int64_t>(0, std::min({static_cast<std::int64_t>(max_depth), budget - 1, room})));
 }
 
-BlockSize resolve_block_size(std::optional<int> requested, int default_width, int width_cap) {
+RoundWidth resolve_width(std::optional<int> requested, int default_width, int width_cap) {
   if (requested && *requested < 2) {
     fail_expected(ErrorCode::kInvalidArgument, "MTP block size", "an integer of at least 2",
                   fmt::format("{}", *requested));

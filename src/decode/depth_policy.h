@@ -126,12 +126,12 @@ class DepthPolicy {
 int draft_cap(int max_depth, std::int64_t budget, Position context, Position committed);
 
 /// Width W of a round: the option, or the model's default, at most the model's cap.
-struct BlockSize {
+struct RoundWidth {
   int width = 0;
   std::optional<int> requested = std::nullopt;  // as asked for, also where it was clamped
 };
 
 /// Errors: kInvalidArgument for a request below 2.
-BlockSize resolve_block_size(std::optional<int> requested, int default_width, int width_cap);
+RoundWidth resolve_width(std::optional<int> requested, int default_width, int width_cap);
 
 }  // namespace mererun

@@ -124,7 +124,7 @@ constexpr Variable kVariables[] = {
      [](Overrides& o, std::string_view t) { return store(o.min_prompt_tokens, parse_integer(t, 0)); },
      "an integer of at least 0"},
     {"MERERUN_Q35_MTP_BLOCK_SIZE",
-     [](Overrides& o, std::string_view t) { return store(o.block_size, parse_integer(t, 2)); },
+     [](Overrides& o, std::string_view t) { return store(o.width, parse_integer(t, 2)); },
      "an integer of at least 2"},
     {"MERERUN_Q35_MTP_HEAD_COST_RATIO",
      [](Overrides& o, std::string_view t) {

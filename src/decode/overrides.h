@@ -43,7 +43,7 @@ struct Overrides {
 
   Speculation speculation = Speculation::kAuto;
   std::optional<int> min_prompt_tokens;  // >= 0
-  std::optional<int> block_size;         // >= 2
+  std::optional<int> width;              // >= 2
   std::optional<double> head_cost_ratio;
   StreamHistory stream_history = StreamHistory::kOn;
   bool profile = false;

@@ -92,7 +92,7 @@ AdmissionProcess variant_process(AdmissionProcess process, MtpVariant variant,
     process.speculation = Speculation::kOff;
     return process;
   }
-  process.width = options.block_size;
+  process.width = options.width;
   if (variant == MtpVariant::kAdaptive) return process;
   process.speculation = Speculation::kOn;
   process.min_prompt_tokens = options.forced_min_prompt_tokens;

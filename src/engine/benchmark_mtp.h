@@ -49,8 +49,8 @@ struct MtpGeneratorOptions {
   double top_p = 0.9;
   int context_size = 16384;
   int forced_min_prompt_tokens = 1;
-  std::optional<int> block_size = std::nullopt;  // W, drafting variants only
-  bool profiles = false;                         // time every phase of every round: no speed evidence
+  std::optional<int> width = std::nullopt;  // W, drafting variants only
+  bool profiles = false;                    // time every phase of every round: no speed evidence
 };
 
 /// One generation.

@@ -71,19 +71,19 @@ std::optional<double> VerificationRow::rate() const {
   return passes_parity() && seconds > 0 ? std::optional<double>(verified_tokens / seconds) : std::nullopt;
 }
 
-double distinct_experts_per_block(const VerificationOracle& oracle, int width) {
-  MERERUN_CHECK(width >= 1, "a block has rows");
-  std::size_t blocks = 0, distinct = 0;
+double distinct_experts_per_slice(const VerificationOracle& oracle, int width) {
+  MERERUN_CHECK(width >= 1, "a slice has rows");
+  std::size_t slices = 0, distinct = 0;
   for (const auto& rows : oracle.experts) {
     for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(width)) {
       std::set<std::int32_t> chosen;
       const std::size_t end = std::min(rows.size(), first + static_cast<std::size_t>(width));
       for (std::size_t row = first; row < end; ++row) chosen.insert(rows[row].begin(), rows[row].end());
       distinct += chosen.size();
-      ++blocks;
+      ++slices;
     }
   }
-  return blocks == 0 ? 0.0 : static_cast<double>(distinct) / static_cast<double>(blocks);
+  return slices == 0 ? 0.0 : static_cast<double>(distinct) / static_cast<double>(slices);
 }
 
 VerificationBenchmark::VerificationBenchmark(Model& model, std::span<const TokenId> prompt,

@@ -57,8 +57,8 @@ struct VerificationRow {
   std::optional<double> rate() const;
 };
 
-/// Means over the layers and blocks of how many different experts a block of `width` rows reads.
-double distinct_experts_per_block(const VerificationOracle& oracle, int width);
+/// Means over the layers and slices of how many different experts a slice of `width` rows reads.
+double distinct_experts_per_slice(const VerificationOracle& oracle, int width);
 
 /// Verifies a model against its own serial decoding at several widths. Target only: neither drafting nor
 /// rollback is part of it, so its rate is capacity and not generation speed.

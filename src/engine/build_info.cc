@@ -16,9 +16,9 @@ std::string file_sha256(const char* path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_expected(ErrorCode::kIo, path, "a readable file", std::strerror(errno));
   Sha256 hash;
-  std::array<char, 1 << 16> block;
-  while (file.read(block.data(), block.size()), file.gcount() > 0)
-    hash.update(std::as_bytes(std::span(block.data(), static_cast<std::size_t>(file.gcount()))));
+  std::array<char, 1 << 16> part;
+  while (file.read(part.data(), part.size()), file.gcount() > 0)
+    hash.update(std::as_bytes(std::span(part.data(), static_cast<std::size_t>(file.gcount()))));
   if (file.bad()) fail_expected(ErrorCode::kIo, path, "a readable file", "a failed read");
   return hash.finish_hex();
 }

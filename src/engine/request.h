@@ -45,8 +45,8 @@ struct GenerateRequest {
   std::optional<int> logprobs;  // top alternatives a token; 0 = chosen only
 
   Speculation speculation = Speculation::kAuto;
-  std::optional<int> block_size;  // W
-  bool full_depth = false;        // benchmarks: always draft D tokens
+  std::optional<int> width;  // W
+  bool full_depth = false;   // benchmarks: always draft D tokens
   bool uses_prefix_cache = true;
   bool profiles = false;      // time every phase of every round
   bool serial_route = false;  // the width-1 oracle: no drafter whatever admission says

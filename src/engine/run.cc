@@ -44,7 +44,7 @@ int resolve_budget(const GenerateRequest& request, int prompt, int context) {
 Admission admit_request(const Engine& engine, const GenerateRequest& request, int prompt, int context) {
   return admit(engine.admission_traits(), engine.admission_process(),
                {.speculation = request.speculation,
-                .width = request.block_size,
+                .width = request.width,
                 .num_prompt_tokens = prompt,
                 .context_limit = context,
                 .has_image = false});

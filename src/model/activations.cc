@@ -146,9 +146,9 @@ Regions lay_regions(const ModelConfig& c, int max_rows, int max_logit_rows) {
   lay_delta(shared, c, 0, &delta);
   lay_attention(shared, c, 0, &attention);
   lay_feed_forward(shared, c, 0, &feed_forward);
-  Layout pair_end = shared;
-  pair_end.take(0, 2 * c.hidden);
-  r.logits = std::max({delta, attention, feed_forward, pair_end.offset(), lay_flash(shared, c)});
+  Layout fc_input_end = shared;
+  fc_input_end.take(0, 2 * c.hidden);
+  r.logits = std::max({delta, attention, feed_forward, fc_input_end.offset(), lay_flash(shared, c)});
   Layout logits(nullptr, max_logit_rows, r.logits);
   logits.take(0, c.vocabulary);
   r.end = logits.offset();
@@ -198,7 +198,7 @@ Activations::Ngram Activations::ngram(int rows) const {
 Activations::HeadJoin Activations::head_join(int rows) const {
   return lay_head_join(Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_), config_, rows);
 }
-TensorView Activations::pair(int rows) const {
+TensorView Activations::fc_input(int rows) const {
   return Layout(buffer_.as<std::byte>(), max_rows_, shared_offset_).take(rows, 2 * config_.hidden);
 }
 TensorView Activations::logits(int rows) const {

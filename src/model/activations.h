@@ -50,7 +50,7 @@ class Activations {
   TensorView positions(int rows) const;  // [1, T] i32
   TensorView residual(int rows) const;   // [T, H], or [T, 4H] with streams
   TensorView normed(int rows) const;     // [T, H]
-  TensorView pair(int rows) const;       // [T, 2H], input of the draft head's fc; shares the mixer region
+  TensorView fc_input(int rows) const;   // [T, 2H], input of the draft head's fc; shares the mixer region
   TensorView hidden(int rows) const;     // [T, H], output of the final norm; not with streams
   /// What a sub-block computes is block_base + its output, written to block_out: both the residual, or with
   /// streams nothing and an array of its own.

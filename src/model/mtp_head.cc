@@ -111,7 +111,7 @@ std::vector<float> MtpHead::exact_scores(TensorView input, std::span<const std::
   const int n = static_cast<int>(rows.size());
   const TensorView ids = make_view(activations_.ids(n).data, DType::kI32, 1, n);
   const TensorView scratch = make_view(activations_.logits(1).data, DType::kF32, 1, head->out());
-  const TensorView out = make_view(activations_.pair(1).data, DType::kF32, 1, n);
+  const TensorView out = make_view(activations_.fc_input(1).data, DType::kF32, 1, n);
   ops_.upload(ids.data, rows.data(), rows.size_bytes());
   ops_.selected_rows({.x = input, .weight = head.get(), .rows = ids, .scratch = scratch, .out = out});
   std::vector<float> scores(rows.size());

@@ -38,8 +38,8 @@ class NgramTable {
   void expect(std::span<const TokenId> context, std::span<const TokenId> ids);
   /// Starts fetching table rows; see TableReader::start.
   void start(std::span<const std::int64_t> rows) { reader_.start(rows); }
-  /// Joins the batch: its rows widened to f32, one after the other, `width` values each: fma(s, q, b), or the
-  /// stored value. Valid until the next call. Errors: those of TableReader::finish.
+  /// Waits for the rows that were started: widened to f32, one after the other, `width` values each: fma(s,
+  /// q, b), or the stored value. Valid until the next call. Errors: those of TableReader::finish.
   std::span<const float> finish(std::size_t rows);
 
   const TableStatistics& statistics() const { return reader_.statistics(); }

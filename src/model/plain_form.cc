@@ -37,19 +37,19 @@ void PlainForm::join_head(const PassContext& pass, TensorView hidden) {
   const DraftHeadWeights& w = *weights_.head;
   const auto eps = static_cast<float>(config_.rms_eps);
   const TensorView residual = activations_.residual(pass.rows);
-  const TensorView pair = activations_.pair(pass.rows);
+  const TensorView input = activations_.fc_input(pass.rows);
   // The embedding half comes first: columns 0..H-1 of fc act on it.
   ops_.rms_norm({.x = hidden,
                  .weight = w.pre_fc_norm_hidden.view,
                  .eps = eps,
-                 .out = pair.col_range(config_.hidden, config_.hidden)});
+                 .out = input.col_range(config_.hidden, config_.hidden)});
   embed(pass);
   ops_.rms_norm({.x = residual,
                  .weight = w.pre_fc_norm_embedding.view,
                  .eps = eps,
-                 .out = pair.col_range(0, config_.hidden)});
+                 .out = input.col_range(0, config_.hidden)});
   const LinearParams::Target fc{w.fc.get(), residual, {}};
-  ops_.linear({.x = pair, .targets = {&fc, 1}});
+  ops_.linear({.x = input, .targets = {&fc, 1}});
 }
 
 TensorView PlainForm::finish_head(const PassContext& pass) {

@@ -42,10 +42,10 @@ struct SyntheticWeights {
 /// head. Scales keep the activations near the size of their inputs: a code has mean 0, and a row of n of them
 /// a norm near 1/2.
 ///
-/// All matrices are windows of one random block, each at its own offset, so the host needs the size of the
+/// All matrices are windows of one random array, each at its own offset, so the host needs the size of the
 /// largest matrix (0.7 GB for q38-27b) and not of the model: a backend that converts weights into memory of
 /// its own then holds the whole model once, each layer in its own place, which is what a timing must read.
-/// The reference backend reads the block itself; its timings mean nothing.
+/// The reference backend reads the array itself; its timings mean nothing.
 ///
 /// The bits depend on config and seed only. Fills in parallel. The table of Flash-Next is written to a
 /// temporary file that goes with `memory`. Errors: kOutOfMemory, kIo.

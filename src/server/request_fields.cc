@@ -83,7 +83,7 @@ void read_speculation(Fields& fields, GenerateRequest& request) {
   if (wanted == "on") request.speculation = Speculation::kOn;
   if (wanted == "off") request.speculation = Speculation::kOff;
   if (const auto width = fields.integer("mtp_block_size", {2, 1024}))
-    request.block_size = static_cast<int>(*width);
+    request.width = static_cast<int>(*width);
 }
 
 void read_stream(Fields& fields, ApiRequest& request) {

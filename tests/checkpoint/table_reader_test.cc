@@ -107,7 +107,7 @@ TEST_F(TableReaderTest, RepeatsAreReadOnceAndRecentRowsNotAgain) {
   EXPECT_EQ(reader.statistics().reads, 4u + 8u + 4u);
 }
 
-TEST_F(TableReaderTest, AnAbandonedBatchLeavesNoTrace) {
+TEST_F(TableReaderTest, AnAbandonedFetchLeavesNoTrace) {
   TableReader reader(shards_, kRows, {.threads = 2});
   const std::vector<std::int64_t> first{1, 2, 3}, second{99};
   for (int i = 0; i < 50; ++i) {

@@ -341,15 +341,15 @@ TEST(DraftCap, IsBoundByDepthBudgetAndContext) {
   EXPECT_EQ(draft_cap(0, 100, 1000, 10), 0);
 }
 
-TEST(BlockSize, IsClampedToTheCapAndRemembersTheRequest) {
-  EXPECT_EQ(resolve_block_size(std::nullopt, 8, 9).width, 8);
-  EXPECT_EQ(resolve_block_size(std::nullopt, 8, 9).requested, std::nullopt);
+TEST(RoundWidth, IsClampedToTheCapAndRemembersTheRequest) {
+  EXPECT_EQ(resolve_width(std::nullopt, 8, 9).width, 8);
+  EXPECT_EQ(resolve_width(std::nullopt, 8, 9).requested, std::nullopt);
   for (const auto& [requested, width] : std::vector<std::pair<int, int>>{{2, 2}, {9, 9}, {10, 9}, {32, 9}}) {
-    EXPECT_EQ(resolve_block_size(requested, 8, 9).width, width);
-    EXPECT_EQ(resolve_block_size(requested, 8, 9).requested, requested);
+    EXPECT_EQ(resolve_width(requested, 8, 9).width, width);
+    EXPECT_EQ(resolve_width(requested, 8, 9).requested, requested);
   }
-  EXPECT_EQ(resolve_block_size(17, 4, 16).width, 16);
-  for (const int bad : {1, 0, -4}) EXPECT_THROW(resolve_block_size(bad, 4, 16), Error);
+  EXPECT_EQ(resolve_width(17, 4, 16).width, 16);
+  for (const int bad : {1, 0, -4}) EXPECT_THROW(resolve_width(bad, 4, 16), Error);
 }
 
 }  // namespace

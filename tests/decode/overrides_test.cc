@@ -69,7 +69,7 @@ TEST(Overrides, ReadEveryAppliedVariable) {
   EXPECT_EQ(o.log_level, LogLevel::kDebug);
   EXPECT_EQ(o.speculation, Speculation::kOff);
   EXPECT_EQ(o.min_prompt_tokens, 0);
-  EXPECT_EQ(o.block_size, 12);
+  EXPECT_EQ(o.width, 12);
   EXPECT_EQ(o.head_cost_ratio, 0.25);
   EXPECT_EQ(o.stream_history, StreamHistory::kNone);
   EXPECT_TRUE(o.profile);
@@ -129,7 +129,7 @@ TEST(Overrides, IgnoreInvalidValuesWithOneWarning) {
     }
   }
   EXPECT_EQ(parse_overrides({{"MERERUN_Q35_MTP_SPECULATION", "2"}}).speculation, Speculation::kAuto);
-  EXPECT_EQ(parse_overrides({{"MERERUN_Q35_MTP_BLOCK_SIZE", "1"}}).block_size, std::nullopt);
+  EXPECT_EQ(parse_overrides({{"MERERUN_Q35_MTP_BLOCK_SIZE", "1"}}).width, std::nullopt);
   EXPECT_EQ(parse_overrides({{"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", "-1"}}).min_prompt_tokens, std::nullopt);
 }
 

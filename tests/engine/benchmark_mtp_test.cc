@@ -92,7 +92,7 @@ TEST(MtpVariants, ClearWhatTheProcessSaysAndSetTheirOwn) {
   process.min_prompt_tokens = 500;
   process.width = 5;
   process.head_present = true;
-  const MtpGeneratorOptions options{.forced_min_prompt_tokens = 3, .block_size = 6};
+  const MtpGeneratorOptions options{.forced_min_prompt_tokens = 3, .width = 6};
 
   const auto baseline = variant_process(process, MtpVariant::kBaseline, options);
   EXPECT_EQ(baseline.speculation, Speculation::kOff);

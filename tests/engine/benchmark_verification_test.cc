@@ -51,8 +51,8 @@ TEST_P(Verification, GivenRowsNeedNotBeTheModelsChoice) {
   EXPECT_TRUE(benchmark_.verify(oracle, 8, 1).passes_parity());
   EXPECT_EQ(oracle.experts.empty(), !model_->config().is_moe());
   if (model_->config().is_moe()) {
-    EXPECT_DOUBLE_EQ(distinct_experts_per_block(oracle, 1), model_->config().experts_per_token);
-    EXPECT_GT(distinct_experts_per_block(oracle, 8), model_->config().experts_per_token);
+    EXPECT_DOUBLE_EQ(distinct_experts_per_slice(oracle, 1), model_->config().experts_per_token);
+    EXPECT_GT(distinct_experts_per_slice(oracle, 8), model_->config().experts_per_token);
   }
 }
 
@@ -135,10 +135,10 @@ TEST(VerificationSummary, AFailedTrialVoidsItsWidth) {
 TEST(DistinctExperts, CountsABlocksUnionInEveryLayer) {
   VerificationOracle oracle;
   oracle.experts = {{{0, 1}, {1, 2}, {5, 6}}, {{0, 1}, {0, 1}, {0, 1}}};
-  EXPECT_DOUBLE_EQ(distinct_experts_per_block(oracle, 1), 2.0);
-  EXPECT_DOUBLE_EQ(distinct_experts_per_block(oracle, 2), (3 + 2 + 2 + 2) / 4.0);
-  EXPECT_DOUBLE_EQ(distinct_experts_per_block(oracle, 3), (5 + 2) / 2.0);
-  EXPECT_DOUBLE_EQ(distinct_experts_per_block({}, 3), 0.0);
+  EXPECT_DOUBLE_EQ(distinct_experts_per_slice(oracle, 1), 2.0);
+  EXPECT_DOUBLE_EQ(distinct_experts_per_slice(oracle, 2), (3 + 2 + 2 + 2) / 4.0);
+  EXPECT_DOUBLE_EQ(distinct_experts_per_slice(oracle, 3), (5 + 2) / 2.0);
+  EXPECT_DOUBLE_EQ(distinct_experts_per_slice({}, 3), 0.0);
 }
 
 }  // namespace

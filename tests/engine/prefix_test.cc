@@ -188,7 +188,7 @@ TEST_F(Prefix, StoppingAfterAnyTokenLeavesAReusableState) {  // prefix.partial_a
   const Ids base = ids(260, 10);
   for (int tokens = 1; tokens <= 10; ++tokens) {
     GenerateRequest r = request(base, tokens);
-    r.block_size = 5;
+    r.width = 5;
     const GenerateResult got = generate(*engine, std::move(r));
     ASSERT_EQ(got.ids.size(), static_cast<std::size_t>(tokens));
     const Ids next = joined(joined(base, got.ids), ids(9, 70 + static_cast<std::uint64_t>(tokens)));

@@ -141,7 +141,7 @@ class Walk {
     r.logprobs = 3;
     r.speculation = drafts ? Speculation::kOn : Speculation::kOff;
     r.full_depth = drafts;
-    r.block_size = 2 + random(16);  // at and past the cap of 16 too
+    r.width = 2 + random(16);  // at and past the cap of 16 too
     return r;
   }
 

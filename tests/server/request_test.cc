@@ -150,7 +150,7 @@ TEST_F(Requests, GoodFieldsOfAChatReachTheEngine) {
   EXPECT_THAT(out.generate.stop, ElementsAre("x"));
   EXPECT_EQ(out.generate.logprobs, 4);
   EXPECT_EQ(out.generate.speculation, Speculation::kOff);
-  EXPECT_EQ(out.generate.block_size, 3);
+  EXPECT_EQ(out.generate.width, 3);
   EXPECT_TRUE(out.generate.stops_after_tool_call);
   EXPECT_TRUE(out.stream && out.include_usage);
   EXPECT_THAT(out.ignored, ElementsAre("foo"));

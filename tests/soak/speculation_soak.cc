@@ -76,7 +76,7 @@ class Soak {
   void check_model_drafts(const SoakPrompt& prompt, std::size_t index, int width, bool full,
                           const std::vector<TokenId>& truth) {
     GenerateRequest request = request_for(prompt, plan_.tokens);
-    request.block_size = width;
+    request.width = width;
     request.full_depth = full;
     const GenerateResult result = generate(engine_, std::move(request));
     result_.drafted += result.acceleration.statistics.drafted();

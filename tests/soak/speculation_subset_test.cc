@@ -47,7 +47,7 @@ TEST_P(SpeculationSubset, TheHistoryOfThePromptRaisesAcceptance) {
       request.ignores_eos = true;
       request.uses_prefix_cache = false;
       request.full_depth = true;
-      request.block_size = 4;
+      request.width = 4;
       GenerateResult result = generate(arm == 0 ? *primed : *unprimed, std::move(request));
       const int transitions = static_cast<int>(result.prompt_ids.size()) - 1;
       EXPECT_EQ(result.acceleration.draft_history_tokens, arm == 0 ? transitions : 0) << prompt.kind;

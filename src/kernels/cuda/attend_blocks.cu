@@ -97,21 +97,21 @@ GatheredRows plan_gathered_rows(const AttendBlocksParams& p) {
   to.key_scales = 2 * codes;
   to.value_scales = 2 * codes + scales;
   gathered.page_bytes = (2 * (codes + scales) + kAlignment - 1) / kAlignment * kAlignment;
-  gathered.batch = static_cast<int>(
+  gathered.rows = static_cast<int>(
       std::clamp<std::size_t>(kGatheredBytes / gathered.row_bytes(), 1, static_cast<std::size_t>(p.q.rows)));
   return gathered;
 }
 
 inline namespace attend_blocks_cu {
 
-void attend_batch(const LaunchContext& context, SparseScratch& scratch, const AttendBlocksParams& p,
-                  const GatheredRows& gathered) {
+void attend_part(const LaunchContext& context, SparseScratch& scratch, const AttendBlocksParams& p,
+                 const GatheredRows& gathered) {
   const int rows = p.q.rows;
-  const auto batch = static_cast<std::size_t>(gathered.batch);  // scratch of one size, whatever is left over
+  const auto most = static_cast<std::size_t>(gathered.rows);  // scratch of one size, whatever is left over
   const int row_pages = gathered.layout.page_count;
-  auto* memory = scratch.pages.get_array<std::byte>(batch * gathered.row_bytes(), context);
-  auto** table = scratch.table.get_array<std::byte*>(batch * static_cast<std::size_t>(row_pages), context);
-  int* last = scratch.last.get_array<int>(batch, context);
+  auto* memory = scratch.pages.get_array<std::byte>(most * gathered.row_bytes(), context);
+  auto** table = scratch.table.get_array<std::byte*>(most * static_cast<std::size_t>(row_pages), context);
+  int* last = scratch.last.get_array<int>(most, context);
   const Gather args{p.positions.row<const int>(0),
                     matrix<const int>(p.blocks),
                     p.blocks.cols,
@@ -146,14 +146,14 @@ void attend_batch(const LaunchContext& context, SparseScratch& scratch, const At
 
 void run_attend_blocks(const LaunchContext& context, SparseScratch& scratch, const AttendBlocksParams& p) {
   const GatheredRows gathered = plan_gathered_rows(p);
-  for (int first = 0; first < p.q.rows; first += gathered.batch) {
-    const int rows = std::min(gathered.batch, p.q.rows - first);
+  for (int first = 0; first < p.q.rows; first += gathered.rows) {
+    const int rows = std::min(gathered.rows, p.q.rows - first);
     AttendBlocksParams part = p;
     for (TensorView AttendBlocksParams::*view : {&AttendBlocksParams::q, &AttendBlocksParams::q_gate,
                                                  &AttendBlocksParams::blocks, &AttendBlocksParams::out})
       part.*view = (p.*view).row_range(first, rows);
     part.positions = p.positions.col_range(first, rows);
-    attend_batch(context, scratch, part, gathered);
+    attend_part(context, scratch, part, gathered);
   }
 }
 

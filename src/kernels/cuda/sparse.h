@@ -26,11 +26,11 @@ void run_select_blocks(const LaunchContext& context, const SelectBlocksParams& p
 struct GatheredRows {
   KvLayerView layout;  // of a row's pages; no table
   std::size_t page_bytes = 0;
-  int batch = 1;  // rows at a time
+  int rows = 1;  // at a time
 
   std::size_t row_bytes() const { return page_bytes * static_cast<std::size_t>(layout.page_count); }
 };
-/// Memory that a batch of gathered rows stays within, unless one row takes more.
+/// Memory that rows gathered at a time stay within, unless one row takes more.
 inline constexpr std::size_t kGatheredBytes = std::size_t{256} << 20;
 GatheredRows plan_gathered_rows(const AttendBlocksParams& p);
 
