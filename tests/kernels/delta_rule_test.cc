@@ -16,37 +16,20 @@ struct Ruled {
 Ruled rule(Ops& ops, const DeltaRows& x, const std::vector<float>& z, GateActivation activation, bool logs,
            bool by_parts) {
   const DeltaShape& s = x.shape;
-  const int rows = x.rows, c = s.conv_channels();
+  const int rows = x.rows;
   Numbers numbers(12);
-  Floats inputs(ops, rows, c, x.inputs), window(ops, s.conv_taps - 1, c, x.window);
-  Floats conv(ops, s.conv_taps, c, x.conv_weight), a(ops, rows, s.value_heads, x.a),
-      b(ops, rows, s.value_heads, x.b);
-  Floats a_log(ops, 1, s.value_heads, x.a_log), dt_bias(ops, 1, s.value_heads, x.dt_bias);
-  Floats q(ops, rows, s.key_width()), k(ops, rows, s.key_width()), v(ops, rows, s.value_width());
-  Floats alpha(ops, rows, s.value_heads), beta(ops, rows, s.value_heads);
+  const PrepareMatrices m(ops, x, 0, rows, x.window);
   Floats state(ops, s.value_heads * s.key_dim, s.value_dim,
                numbers.normals(size(s.value_heads * s.key_dim, s.value_dim), 0.1f));
   Floats u(ops, rows, s.value_width()), out(ops, rows, s.value_width()), gate(ops, rows, s.value_width(), z);
   Floats weight(ops, 1, s.value_dim, numbers.normals(size(1, s.value_dim)));
-  const DeltaRuleParams p{.prepare = {.shape = s,
-                                      .inputs = inputs.view(),
-                                      .window = window.view(),
-                                      .conv_weight = conv.view(),
-                                      .a = a.view(),
-                                      .b = b.view(),
-                                      .a_log = a_log.view(),
-                                      .dt_bias = dt_bias.view(),
-                                      .q = q.view(),
-                                      .k = k.view(),
-                                      .v = v.view(),
-                                      .alpha = alpha.view(),
-                                      .beta = beta.view()},
+  const DeltaRuleParams p{.prepare = m.params(),
                           .step = {.shape = s,
-                                   .q = q.view(),
-                                   .k = k.view(),
-                                   .v = v.view(),
-                                   .alpha = alpha.view(),
-                                   .beta = beta.view(),
+                                   .q = m.q.view(),
+                                   .k = m.k.view(),
+                                   .v = m.v.view(),
+                                   .alpha = m.alpha.view(),
+                                   .beta = m.beta.view(),
                                    .state = state.view(),
                                    .write = logs ? StateWrite::kKeep : StateWrite::kStore,
                                    .u = logs ? u.view() : TensorView{},
@@ -65,7 +48,7 @@ Ruled rule(Ops& ops, const DeltaRows& x, const std::vector<float>& z, GateActiva
     ops.delta_rule(p);
   }
   if (!logs) return {{}, {}, {}, state.values(), out.values()};
-  return {k.values(), alpha.values(), u.values(), state.values(), out.values()};
+  return {m.k.values(), m.alpha.values(), u.values(), state.values(), out.values()};
 }
 
 class DeltaRuleTest : public OpTest {};

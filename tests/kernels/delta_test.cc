@@ -42,29 +42,9 @@ void expect_same(const Prepared& got, const Prepared& expected) {
 
 /// Rows [first, first + count) of the inputs after the given window.
 Prepared prepare(Ops& ops, const DeltaRows& x, int first, int count, const std::vector<float>& window) {
-  const DeltaShape& s = x.shape;
-  const int c = s.conv_channels();
-  Floats inputs(ops, count, c, rows_of(x.inputs, c, first, count)), w(ops, s.conv_taps - 1, c, window);
-  Floats conv(ops, s.conv_taps, c, x.conv_weight);
-  Floats a(ops, count, s.value_heads, rows_of(x.a, s.value_heads, first, count));
-  Floats b(ops, count, s.value_heads, rows_of(x.b, s.value_heads, first, count));
-  Floats a_log(ops, 1, s.value_heads, x.a_log), dt_bias(ops, 1, s.value_heads, x.dt_bias);
-  Floats q(ops, count, s.key_width()), k(ops, count, s.key_width()), v(ops, count, s.value_width());
-  Floats alpha(ops, count, s.value_heads), beta(ops, count, s.value_heads);
-  ops.delta_prepare({.shape = s,
-                     .inputs = inputs.view(),
-                     .window = w.view(),
-                     .conv_weight = conv.view(),
-                     .a = a.view(),
-                     .b = b.view(),
-                     .a_log = a_log.view(),
-                     .dt_bias = dt_bias.view(),
-                     .q = q.view(),
-                     .k = k.view(),
-                     .v = v.view(),
-                     .alpha = alpha.view(),
-                     .beta = beta.view()});
-  return {q.values(), k.values(), v.values(), alpha.values(), beta.values()};
+  const PrepareMatrices m(ops, x, first, count, window);
+  ops.delta_prepare(m.params());
+  return {m.q.values(), m.k.values(), m.v.values(), m.alpha.values(), m.beta.values()};
 }
 
 std::vector<float> advance(Ops& ops, const std::vector<float>& window, const std::vector<float>& inputs,
