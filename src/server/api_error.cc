@@ -73,7 +73,9 @@ ApiError ApiError::bad_field(std::string_view param, std::string_view expected, 
 }
 
 ApiError ApiError::in_field(std::string_view param, const std::string& message) {
-  ApiError error(400, ErrorCode::kInvalidArgument, fmt::format("{}: {}", param, message));
+  const bool is_named = field_of(message) == param;
+  ApiError error(400, ErrorCode::kInvalidArgument,
+                 is_named ? message : fmt::format("{}: {}", param, message));
   error.param_ = param;
   return error;
 }
@@ -90,7 +92,14 @@ ApiError ApiError::later(int status, const std::string& message, int retry_after
   return error;
 }
 
-ApiError ApiError::of(const std::exception& failure) {
+ApiError ApiError::unknown_model(std::string_view served, std::string_view got) {
+  ApiError error =
+      with(404, fmt::format("model: expected {}, got {}", served, excerpt(Json(got))), "model_not_found");
+  error.param_ = "model";
+  return error;
+}
+
+ApiError ApiError::of(const std::exception& failure, std::string_view prompt_field) {
   if (const auto* known = dynamic_cast<const ApiError*>(&failure)) return *known;
   if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr)
     return later(503, "memory: expected more of it, got none", 5, "no_memory");
@@ -103,7 +112,7 @@ ApiError ApiError::of(const std::exception& failure) {
   if (status == 400) out.param_ = field_of(error.what());
   if (status == 503) out.retry_after_seconds_ = 5;
   if (dynamic_cast<const PromptTooLong*>(&error) != nullptr) {
-    out.param_ = "messages";
+    out.param_ = prompt_field;
     out.api_code_ = "context_length_exceeded";
   } else if (status >= 500) {
     out.api_code_ = name_of(error.code());

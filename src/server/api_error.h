@@ -25,8 +25,11 @@ class ApiError final : public Error {
   /// 503 or 429: try again after some seconds.
   static ApiError later(int status, const std::string& message, int retry_after_seconds,
                         std::string code = {});
+  /// 404 for a model that is not the served one.
+  static ApiError unknown_model(std::string_view served, std::string_view got);
   /// What a failure means to a client: an Error by its code, lack of memory as 503, anything else as 500.
-  static ApiError of(const std::exception& error);
+  /// `prompt_field` is where the body has what did not fit the context.
+  static ApiError of(const std::exception& error, std::string_view prompt_field = {});
 
   int status() const { return status_; }
   const std::string& param() const { return param_; }

@@ -23,6 +23,15 @@ std::string safe_value(std::string_view value) {
   return out;
 }
 
+/// Of a body in another coding than chunks nobody can tell the end: its bytes would be taken for the next
+/// request.
+bool has_unknown_coding(const HttpRequest& request) {
+  return std::any_of(request.headers.begin(), request.headers.end(), [](const HttpHeader& header) {
+    return equal_ignoring_case(header.name, "Transfer-Encoding") &&
+           !equal_ignoring_case(header.value, "chunked");
+  });
+}
+
 /// Of "/path?query", or of "http://host/path" as clients of proxies write it.
 std::string path_of(boost::beast::string_view target) {
   std::string_view path(target.data(), target.size());
@@ -235,6 +244,8 @@ void Connection::on_header(const Failure& failure) {
   if (state_ != State::kHeader) return;
   if (failure) return on_bad_request(failure);
   take_head();
+  if (has_unknown_coding(request_))
+    return reject(400, "headers: expected no transfer coding but chunked, got another");
   if (auto early = shared_->handler.screen(request_)) {
     state_ = State::kHandling;
     early->closes = early->closes || !parser_->is_done();

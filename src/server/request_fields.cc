@@ -112,8 +112,7 @@ void check_model(Fields& fields, const Engine& engine) {
   if (!model || model->empty()) return;
   const ResolvedModel& served = engine.resolved();
   if (*model == served.id || *model == served.folder.string()) return;
-  throw ApiError::with(404, fmt::format("model: expected {}, got {}", served.id, excerpt(Json(*model))),
-                       "model_not_found");
+  throw ApiError::unknown_model(served.id, *model);
 }
 
 Json template_arguments(Fields& fields, const Engine& engine) {

@@ -20,9 +20,16 @@ constexpr std::array kRoutes = {
              .path = "/v1/chat/completions",
              .method = "POST",
              .generates = true},
-    ApiRoute{
-        .endpoint = Endpoint::kCompletions, .path = "/v1/completions", .method = "POST", .generates = true},
-    ApiRoute{.endpoint = Endpoint::kResponses, .path = "/v1/responses", .method = "POST", .generates = true},
+    ApiRoute{.endpoint = Endpoint::kCompletions,
+             .path = "/v1/completions",
+             .method = "POST",
+             .generates = true,
+             .prompt_field = "prompt"},
+    ApiRoute{.endpoint = Endpoint::kResponses,
+             .path = "/v1/responses",
+             .method = "POST",
+             .generates = true,
+             .prompt_field = "input"},
     ApiRoute{.endpoint = Endpoint::kMessages,
              .path = "/v1/messages",
              .method = "POST",
@@ -38,7 +45,7 @@ constexpr std::array kRoutes = {
     ApiRoute{.endpoint = Endpoint::kDetokenize, .path = "/detokenize", .method = "POST"},
 };
 
-/// "localhost:8080" of "http://localhost:8080".
+/// "localhost:80" of "http://localhost:80".
 std::string_view host_of(std::string_view origin) {
   const auto slashes = origin.find("://");
   return slashes == std::string_view::npos ? std::string_view() : origin.substr(slashes + 3);
@@ -60,6 +67,18 @@ const ApiRoute* find_route(std::string_view path) {
       return &route;
   }
   return nullptr;
+}
+
+const ApiRoute* meant_route(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  const ApiRoute* meant = nullptr;
+  for (const ApiRoute& route : kRoutes) {
+    std::string_view end = route.path;
+    if (end.starts_with("/v1")) end.remove_prefix(3);
+    if (end == "/" || !path.ends_with(end)) continue;
+    if (!meant || route.path.size() > meant->path.size()) meant = &route;
+  }
+  return meant;
 }
 
 ApiDialect dialect_of(std::string_view path) {

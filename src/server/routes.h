@@ -32,10 +32,15 @@ struct ApiRoute {
   ApiDialect dialect = ApiDialect::kOpenAi;
   bool is_open = false;    // needs no key
   bool generates = false;  // counts against the rate limit
+  std::string_view prompt_field = "messages";
 };
 
 /// The route of a path, whatever the method; null for an unknown one. "/v1/models/x" is kModel.
 const ApiRoute* find_route(std::string_view path);
+
+/// The route that an unknown path was meant to be: one whose path behind "/v1" ends it, as where a client's
+/// base address has "/v1" once too often or lacks it, or a slash follows. Null if there is none.
+const ApiRoute* meant_route(std::string_view path);
 
 /// The dialect in which to refuse a request for `path`, known or not.
 ApiDialect dialect_of(std::string_view path);

@@ -34,6 +34,19 @@ std::string random_id() {
   return fmt::format("{:016x}{:08x}", generator(), static_cast<std::uint32_t>(generator()));
 }
 
+/// Names of fields that were ignored, for a header: clients and proxies bound the headers that they take.
+std::string ignored_names(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostBytes = 1000;
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const char* comma = i == 0 ? "" : ", ";
+    if (out.size() + names[i].size() > kMostBytes)
+      return out + fmt::format("{}{} more", comma, names.size() - i);
+    out += comma + names[i];
+  }
+  return out;
+}
+
 ServiceOptions with_defaults(ServiceOptions options) {
   if (!options.unix_time) options.unix_time = system_time;
   if (!options.new_id) options.new_id = random_id;
@@ -43,8 +56,7 @@ ServiceOptions with_defaults(ServiceOptions options) {
 /// The key that a client sent, in either header.
 std::string_view sent_key(const HttpRequest& head) {
   const std::string_view bearer = head.header("Authorization");
-  if (bearer.size() > 7 && (bearer.starts_with("Bearer ") || bearer.starts_with("bearer ")))
-    return bearer.substr(7);
+  if (bearer.size() > 7 && equal_ignoring_case(bearer.substr(0, 7), "Bearer ")) return bearer.substr(7);
   return head.header("x-api-key");
 }
 
@@ -110,8 +122,11 @@ HttpResponse Service::with_cors(HttpResponse response) const {
 
 /// Why a request is refused before its body is read.
 std::optional<ApiError> Service::objection(const HttpRequest& head, const ApiRoute* route) {
-  if (route == nullptr)
-    return ApiError::with(404, fmt::format("path: expected a known one, got {}", excerpt(Json(head.path))));
+  if (route == nullptr) {
+    const ApiRoute* meant = meant_route(head.path);
+    return ApiError::with(404, fmt::format("path: expected {}, got {}", meant ? meant->path : "a known one",
+                                           excerpt(Json(head.path))));
+  }
   const bool fits = head.method == route->method || (route->method == "GET" && head.method == "HEAD");
   if (!fits)
     return ApiError::with(405, fmt::format("method: expected {}, got {}", route->method, head.method));
@@ -179,7 +194,7 @@ void Service::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange
   try {
     answer(route, request, exchange);
   } catch (const std::exception& error) {
-    fail(ApiError::of(error));
+    fail(ApiError::of(error, route.prompt_field));
   }
 }
 
@@ -232,7 +247,7 @@ void Service::generate(const ApiRoute& route, const Form& form, const HttpReques
                        .tokenizer = engine->shared_tokenizer(),
                        .headers = cors_headers()};
   if (!parsed.ignored.empty())
-    context.headers.push_back({"X-MereRun-Ignored", fmt::format("{}", fmt::join(parsed.ignored, ", "))});
+    context.headers.push_back({"X-MereRun-Ignored", ignored_names(parsed.ignored)});
   parsed.generate.serial_route = options_.serial_route;
   parsed.stops = parsed.generate.stop;
   parsed.logprobs = parsed.generate.logprobs;
@@ -283,10 +298,7 @@ HttpResponse Service::models(std::string_view id) const {
                    {"display_name", served.id}};
   if (id.empty())
     return json_response({{"object", "list"}, {"data", Json::array({model})}, {"has_more", false}});
-  if (id != served.id)
-    throw ApiError::with(404,
-                         fmt::format("model: expected {}, got {}", served.id, excerpt(Json(std::string(id)))),
-                         "model_not_found");
+  if (id != served.id) throw ApiError::unknown_model(served.id, id);
   return json_response(model);
 }
 

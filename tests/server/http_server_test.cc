@@ -186,7 +186,7 @@ TEST_F(HttpServerTest, TakesBodiesByteByByteAndInChunks) {
   for (const char c : testing::post_text("/echo", "slowly")) slow.send({&c, 1});
   EXPECT_THAT(slow.read_response(), EndsWith("POST /echo slowly"));
   SocketClient chunked = client();
-  chunked.send("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  chunked.send("POST /echo HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
   EXPECT_THAT(chunked.read_response(), EndsWith("POST /echo abcde"));
   SocketClient careful = client();
   careful.send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
@@ -221,6 +221,19 @@ TEST_F(HttpServerTest, RefusesWhatExceedsItsLimits) {
   SocketClient fine = client();
   fine.send(testing::post_text("/echo", std::string(1000, 'x')));
   EXPECT_THAT(fine.read_response(), StartsWith("HTTP/1.1 200"));
+}
+
+/// What follows such a head is a body that nobody can measure, never a second request.
+TEST_F(HttpServerTest, NothingBehindAnUnknownTransferCodingIsRead) {
+  start();
+  for (const char* coding : {"gzip", "gzip, chunked", "chunked, gzip", "xchunked"}) {
+    SocketClient sly = client();
+    sly.send(fmt::format("POST /echo HTTP/1.1\r\nTransfer-Encoding: {}\r\n\r\n", coding) +
+             testing::post_text("/echo", "hidden"));
+    const std::string answer = sly.read_to_end();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400")) << coding;
+    EXPECT_EQ(answer.find("hidden"), std::string::npos) << coding;
+  }
 }
 
 /// Bodies that take long to understand hold up their own kind only, and nothing holds up a look at the

@@ -80,6 +80,7 @@ TEST_F(ServiceTest, RefusesBeforeTheBodyIsRead) {
     return service->send(method, path, "{}", std::move(headers))->wait();
   };
   EXPECT_EQ(status("POST", "/v1/nope", key).status, 404);
+  EXPECT_EQ(status("GET", "/v1/models", {{"Authorization", "BEARER secret"}}).status, 200);
   const HttpResponse wrong = status("GET", "/v1/chat/completions", key);
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.front().name, "Allow");
@@ -100,6 +101,43 @@ TEST_F(ServiceTest, RefusesBeforeTheBodyIsRead) {
   EXPECT_EQ(limited.status, 429);
   EXPECT_EQ(limited.headers.front().name, "Retry-After");
   EXPECT_EQ(json_of(limited)["error"]["type"], "rate_limit_error");
+}
+
+/// Base addresses that have "/v1" twice or lack it are the commonest mistake of all.
+TEST_F(ServiceTest, AnUnknownPathNamesTheOneThatWasMeant) {
+  const auto service = live();
+  const auto message = [&](const char* path) {
+    const HttpResponse refused = service->post(path, Json::object());
+    EXPECT_EQ(refused.status, 404) << path;
+    return json_of(refused)["error"]["message"].get<std::string>();
+  };
+  for (const char* path : {"/chat/completions", "/v1/v1/chat/completions", "/v1/chat/completions/",
+                           "/api/v1/chat/completions", "//v1/chat/completions"})
+    EXPECT_THAT(message(path), ::testing::StartsWith("path: expected /v1/chat/completions, got \"")) << path;
+  EXPECT_THAT(message("/completions"), HasSubstr("expected /v1/completions,"));
+  EXPECT_THAT(message("/models/"), HasSubstr("expected /v1/models,"));
+  EXPECT_THAT(message("/v1/tokenize"), HasSubstr("expected /tokenize,"));
+  for (const char* path : {"/v1/embeddings", "/v1", "/x/", "/favicon.ico"})
+    EXPECT_THAT(message(path), HasSubstr("expected a known one,")) << path;
+}
+
+/// Names of a body stand in a header of the answer: one line of a bounded length, whatever they are.
+TEST_F(ServiceTest, IgnoredFieldsAreNamedInABoundedHeader) {
+  const auto service = live();
+  const auto header = [&](const Json& more) {
+    const HttpResponse answer = service->post("/v1/chat/completions", chat(more));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.headers.front().name, "X-MereRun-Ignored");
+    return answer.headers.front().value;
+  };
+  EXPECT_EQ(header({{"a", 1}, {"b", 2}}), "a, b");
+  EXPECT_EQ(header({{std::string(100'000, 'k'), 1}}), "1 more");
+  Json many = Json::object();
+  for (int i = 0; i < 5000; ++i) many["field" + std::to_string(i)] = i;
+  const std::string listed = header(many);
+  EXPECT_LT(listed.size(), 1100u);
+  EXPECT_THAT(listed, ::testing::StartsWith("field0, field1, "));
+  EXPECT_THAT(listed, ::testing::EndsWith(" more"));
 }
 
 TEST_F(ServiceTest, OtherSitesMayCallOnlyWhereAskedFor) {
@@ -140,7 +178,9 @@ TEST_F(ServiceTest, ListsItsModel) {
   const Json list = json_of(service->get("/v1/models"));
   EXPECT_EQ(list["data"][0]["id"], "local:talking");
   EXPECT_EQ(json_of(service->get("/v1/models/local%3Atalking"))["object"], "model");
-  EXPECT_EQ(service->get("/v1/models/other").status, 404);
+  const Json refused = json_of(service->get("/v1/models/other"));
+  EXPECT_EQ(refused["error"]["param"], "model");
+  EXPECT_EQ(refused, json_of(service->post("/v1/chat/completions", chat({{"model", "other"}}))));
 }
 
 TEST_F(ServiceTest, TokenizesAndBack) {
@@ -326,6 +366,21 @@ TEST_F(ServiceTest, TheContextIsALimitWithBothCounts) {
     EXPECT_THAT(json_of(refused)["error"]["message"].get<std::string>(),
                 HasSubstr("fewer than 64 tokens (the context), got " + std::to_string(count)));
   }
+}
+
+TEST_F(ServiceTest, APromptThatDoesNotFitIsNamedAsItsApiNamesIt) {
+  EngineOptions options = testing::talking_options(folder_);
+  options.context_limit = 32;
+  LiveService service(Engine::load(options));
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "word ";
+  const Json messages = Json::array({{{"role", "user"}, {"content", words}}});
+  const auto param = [&](const char* path, const Json& body) {
+    return json_of(service.post(path, body))["error"].value("param", "");
+  };
+  EXPECT_EQ(param("/v1/chat/completions", {{"messages", messages}}), "messages");
+  EXPECT_EQ(param("/v1/completions", {{"prompt", words}}), "prompt");
+  EXPECT_EQ(param("/v1/responses", {{"input", words}}), "input");
 }
 
 TEST_F(ServiceTest, TemplateErrorsAreTheClientsToRead) {
