@@ -19,7 +19,7 @@ OrderedJson source_json(const RepositoryRevision& source) {
 OrderedJson quantisation(const ConversionPlan& plan, AffineFormat main) {
   OrderedJson json{{"group_size", main.group}, {"bits", main.bits}, {"mode", "affine"}};
   for (const PlannedShard& shard : plan.shards) {
-    if (shard.file.starts_with("mtp/")) continue;  // the head's precision follows from its shapes
+    if (shard.file.starts_with("mtp/")) continue;  // its shapes say it
     for (const PlannedTensor& tensor : shard.tensors) {
       if (tensor.format && *tensor.format != main)
         json[tensor.name] = {{"group_size", tensor.format->group}, {"bits", tensor.format->bits}};

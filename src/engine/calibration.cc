@@ -22,7 +22,7 @@ std::vector<TokenId> varied_ids(int count, int vocabulary, std::uint32_t seed) {
   std::vector<TokenId> ids;
   std::uint32_t x = seed;
   for (int i = 0; i < count; ++i) {
-    x = x * 1664525U + 1013904223U;  // Numerical Recipes' generator; its high bits are good enough here
+    x = x * 1664525U + 1013904223U;  // Numerical Recipes; its high bits do
     ids.push_back(static_cast<TokenId>((std::uint64_t{x} * static_cast<std::uint64_t>(vocabulary)) >> 32));
   }
   return ids;

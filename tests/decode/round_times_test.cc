@@ -18,8 +18,7 @@ namespace {
 CostModel measured(const MeasuredCost& cost) { return std::make_shared<RoundTimes>(cost); }
 
 TEST(RoundTimes, ObservedRoundsCorrectAWrongMeasurement) {
-  // Measured cheap, up to ten times, in truth no width saves anything: drafting must end although every draft
-  // is right.
+  // Measured up to ten times too cheap, no width saves anything: drafting must end, right as drafts are.
   const auto true_time = [](int depth) { return depth == 0 ? 1.0 : 1.2 * (1 + depth); };
   DepthPolicy policy({.max_depth = 7, .cost = measured({std::vector<double>(8, 1.0), 0, 0.01, 0})});
   const auto time_of = [&](int tokens) {
@@ -62,8 +61,7 @@ TEST(RoundTimes, NoiseDoesNotMakeDraftingPay) {
   EXPECT_LT(time, 1.03 * tokens);
 }
 
-/// A machine whose rounds scatter, that is measured badly, and that slows down to half for some rounds now
-/// and then.
+/// A machine whose rounds scatter, that is measured badly and now and then slows down to half.
 class ShakyMachine {
  public:
   ShakyMachine(double row, double draft, unsigned seed) : random_(seed) {
@@ -103,8 +101,7 @@ class ShakyMachine {
   std::lognormal_distribution<double> scatter_{0, 0.25};
 };
 
-/// Time a token of `processes` processes of eight requests each, undisturbed; each draft is right by
-/// `chance`.
+/// Time a token of `processes` processes of eight requests each; each draft is right by `chance`.
 double adaptive_token_time(double row, double chance, unsigned processes) {
   double time = 0;
   int tokens = 0;

@@ -135,7 +135,7 @@ void CpuOps::argmax_rows(const ArgmaxRowsParams& p) {
       if (i == -2) continue;
       if (i == -1 || best == -2 || x[i] > x[best]) best = i;
     }
-    // Plus infinity is no number to choose by either; it would be the largest.
+    // Plus infinity is no number to choose by either: it would be largest.
     ids[t] = best >= 0 && x[best] == std::numeric_limits<float>::infinity() ? -1 : best;
   }
 }
