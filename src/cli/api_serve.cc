@@ -12,6 +12,7 @@
 #include "cli/interrupts.h"
 #include "cli/json_output.h"
 #include "cli/report_parts.h"
+#include "cli/text_table.h"
 #include "engine/memory_plan.h"
 #include "engine/memory_usage.h"
 #include "engine/model_inspection.h"
@@ -57,39 +58,57 @@ Plan make_plan(const ApiServeOptions& options, const ProgramContext& context) {
   return plan;
 }
 
+std::int64_t served_context(const ApiServeOptions& options, const Plan& plan) {
+  const auto& config = plan.inspection.config;
+  return config ? std::min<std::int64_t>(options.context_size, config->max_positions) : options.context_size;
+}
+
 Json plan_json(const ApiServeOptions& options, const Plan& plan) {
-  return {
-      {"model", plan.inspection.id},
-      {"path", plan.inspection.folder.string()},
-      {"host", options.host},
-      {"port", options.port},
-      {"needsKey", options.api_key.has_value()},
-      {"contextSize", std::min<std::int64_t>(options.context_size, plan.inspection.config
-                                                                       ? plan.inspection.config->max_positions
-                                                                       : options.context_size)},
-      {"limits",
-       {{"activeRequests", options.max_active_requests},
-        {"queuedRequests", options.max_queued_requests},
-        {"ratePerMinute", options.rate_limit_per_minute},
-        {"bodyBytes", options.max_body_bytes},
-        {"timeoutSeconds", options.request_timeout}}},
-      {"prefixCacheBytes", plan.cache_bytes},
-      {"memory",
-       {{"weightsBytes", plan.memory.weights},
-        {"activationsBytes", plan.memory.arena},
-        {"sequencesBytes", plan.sequence_bytes}}},
-      {"problems", plan.inspection.problems}};
+  return {{"model", plan.inspection.id},
+          {"path", plan.inspection.folder.string()},
+          {"host", options.host},
+          {"port", options.port},
+          {"needsKey", options.api_key.has_value()},
+          {"contextSize", served_context(options, plan)},
+          {"limits",
+           {{"activeRequests", options.max_active_requests},
+            {"queuedRequests", options.max_queued_requests},
+            {"ratePerMinute", options.rate_limit_per_minute},
+            {"bodyBytes", options.max_body_bytes},
+            {"timeoutSeconds", options.request_timeout}}},
+          {"prefixCacheBytes", plan.cache_bytes},
+          {"memory",
+           {{"weightsBytes", plan.memory.weights},
+            {"activationsBytes", plan.memory.arena},
+            {"sequencesBytes", plan.sequence_bytes}}},
+          {"problems", plan.inspection.problems}};
+}
+
+std::string plan_text(const ApiServeOptions& options, const Plan& plan) {
+  TextTable table("ll");
+  table.add({"model", plan.inspection.id});
+  table.add({"folder", plan.inspection.folder.string()});
+  table.add({"address", url_of(options.host, options.port)});
+  table.add({"key", options.api_key ? "asked for" : "none"});
+  table.add({"context", fmt::format("{} positions", served_context(options, plan))});
+  table.add({"requests", fmt::format("{} at once, {} waiting", options.max_active_requests,
+                                     options.max_queued_requests)});
+  const auto limit = [](auto number, const char* unit) {
+    return number == 0 ? "none" : fmt::format("{} {}", number, unit);
+  };
+  table.add({"rate limit", limit(options.rate_limit_per_minute, "a minute")});
+  table.add({"time limit", limit(options.request_timeout, "s")});
+  table.add({"largest body", byte_text(static_cast<std::uint64_t>(options.max_body_bytes))});
+  table.add({"weights", byte_text(plan.memory.weights)});
+  table.add({"working rows", byte_text(plan.memory.arena)});
+  table.add({"sequences", "at most " + byte_text(plan.sequence_bytes)});
+  table.add({"prefix cache", "at most " + byte_text(plan.cache_bytes)});
+  for (const std::string& problem : plan.inspection.problems) table.add({"problem", problem});
+  return table.text();
 }
 
 int preflight(const ApiServeOptions& options, const Plan& plan) {
-  const Json report = plan_json(options, plan);
-  if (options.output.json) {
-    write_stdout(json_text(report));
-  } else {
-    std::string text;
-    for (const auto& [name, value] : report.items()) text += fmt::format("{}: {}\n", name, value.dump());
-    write_stdout(text);
-  }
+  write_stdout(options.output.json ? json_text(plan_json(options, plan)) : plan_text(options, plan));
   if (plan.inspection.problems.empty()) return kExitDone;
   return plan.inspection.is_unsupported ? kExitUnsupported : kExitCorrupt;
 }
@@ -120,7 +139,7 @@ void announce(const ApiServeOptions& options, const Server& server, const Plan& 
     report["port"] = server.port();
     write_stdout(json_text(report));
   } else {
-    write_stdout(fmt::format("http://{}:{}/\n", options.host, server.port()));
+    write_stdout(url_of(options.host, server.port()) + "\n");
   }
 }
 

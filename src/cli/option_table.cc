@@ -82,7 +82,7 @@ std::string OptionSpec::long_name() const { return last_name(text.names); }
 std::vector<std::string> OptionSpec::all_names() const { return split(text.names, ','); }
 
 void OptionTable::add(OptionText text, bool is_repeatable, std::function<void(const std::string&)> apply) {
-  options_.push_back({group_, std::move(text), is_repeatable, std::move(apply)});
+  options_.push_back({group_, std::move(text), is_repeatable, std::move(apply), {}});
 }
 
 void OptionTable::custom(OptionText text,
@@ -126,19 +126,22 @@ void OptionTable::texts(OptionText text, std::vector<std::string>& target) {
       [name, &target](const std::string& value) { target.push_back(checked_text(name, value)); });
 }
 
-void OptionTable::choice(OptionText text, std::vector<std::string> allowed, std::string& target) {
+void OptionTable::choice(OptionText text, std::vector<std::string> allowed,
+                         std::function<void(const std::string&)> store) {
   custom(std::move(text),
-         [allowed = std::move(allowed), &target](const std::string& name, const std::string& value) {
-           target = checked_choice(name, allowed, value);
+         [allowed, store = std::move(store)](const std::string& name, const std::string& value) {
+           store(checked_choice(name, allowed, value));
          });
+  options_.back().choices = std::move(allowed);
+}
+
+void OptionTable::choice(OptionText text, std::vector<std::string> allowed, std::string& target) {
+  choice(std::move(text), std::move(allowed), [&target](const std::string& value) { target = value; });
 }
 
 void OptionTable::choice(OptionText text, std::vector<std::string> allowed,
                          std::optional<std::string>& target) {
-  custom(std::move(text),
-         [allowed = std::move(allowed), &target](const std::string& name, const std::string& value) {
-           target = checked_choice(name, allowed, value);
-         });
+  choice(std::move(text), std::move(allowed), [&target](const std::string& value) { target = value; });
 }
 
 void OptionTable::integer(OptionText text, IntegerRange range, std::int64_t& target) {

@@ -35,6 +35,7 @@ struct OptionSpec {
   OptionText text;
   bool is_repeatable = false;
   std::function<void(const std::string& value)> apply;
+  std::vector<std::string> choices = {};  // the only values, where they are a list of words
 
   bool is_switch() const { return text.value.empty(); }
   /// "--prompt"
@@ -63,6 +64,8 @@ class OptionTable {
   void texts(OptionText text, std::vector<std::string>& target);
   void choice(OptionText text, std::vector<std::string> allowed, std::string& target);
   void choice(OptionText text, std::vector<std::string> allowed, std::optional<std::string>& target);
+  void choice(OptionText text, std::vector<std::string> allowed,
+              std::function<void(const std::string& value)> store);
 
   void integer(OptionText text, IntegerRange range, std::int64_t& target);
   void integer(OptionText text, IntegerRange range, std::optional<std::int64_t>& target);

@@ -228,5 +228,7 @@ void check_widths(const BenchmarkVerificationOptions& options, std::int64_t cert
 
 /// True for an address that only this machine can reach: localhost, 127.0.0.0/8, ::1.
 bool is_loopback(const std::string& host);
+/// "http://127.0.0.1:8080/"; an IPv6 address stands in brackets.
+std::string url_of(const std::string& host, std::int64_t port);
 
 }  // namespace mererun

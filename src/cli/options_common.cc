@@ -26,23 +26,6 @@ void parse_cost(const std::string& name, const std::string& value, DraftingFlags
   flags.mtp_cost_ratio = *ratio;
 }
 
-void parse_speculation(const std::string& name, const std::string& value, DraftingFlags& flags) {
-  if (value == "auto") {
-    flags.speculation.reset();
-  } else if (value == "on" || value == "off") {
-    flags.speculation = value == "on";
-  } else {
-    fail_expected(ErrorCode::kInvalidArgument, name, "one of auto, on, off", "\"" + value + "\"");
-  }
-}
-
-void parse_route(const std::string& name, const std::string& value, DraftingFlags& flags) {
-  if (value != "auto" && value != "serial") {
-    fail_expected(ErrorCode::kInvalidArgument, name, "one of auto, serial", "\"" + value + "\"");
-  }
-  flags.is_serial_route = value == "serial";
-}
-
 }  // namespace
 
 void declare_model(OptionTable& table, ModelFlags& flags, const std::string& default_model) {
@@ -86,11 +69,13 @@ void declare_device(OptionTable& table, DeviceFlags& flags) {
 
 void declare_drafting(OptionTable& table, DraftingFlags& flags) {
   table.group("Drafting (changes speed, never the text)");
-  table.custom({.names = "--speculation",
+  table.choice({.names = "--speculation",
                 .value = "auto|on|off",
                 .help = "draft with the model's MTP head",
                 .default_text = "auto, the model's own default"},
-               [&flags](const auto& name, const auto& value) { parse_speculation(name, value, flags); });
+               {"auto", "on", "off"}, [&flags](const std::string& value) {
+                 flags.speculation = value == "auto" ? std::nullopt : std::optional(value == "on");
+               });
   table.integer(
       {.names = "--mtp-block-size",
        .value = "W",
@@ -104,11 +89,12 @@ void declare_drafting(OptionTable& table, DraftingFlags& flags) {
                "with 0 < R <= 5",
        .default_text = "measured"},
       [&flags](const auto& name, const auto& value) { parse_cost(name, value, flags); });
-  table.custom({.names = "--route",
+  table.choice({.names = "--route",
                 .value = "auto|serial",
                 .help = "serial: one token a pass, unpipelined; the oracle of every other route",
                 .default_text = "auto"},
-               [&flags](const auto& name, const auto& value) { parse_route(name, value, flags); });
+               {"auto", "serial"},
+               [&flags](const std::string& value) { flags.is_serial_route = value == "serial"; });
 }
 
 void declare_output(OptionTable& table, OutputFlags& flags) {

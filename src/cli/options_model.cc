@@ -9,7 +9,7 @@ void declare(OptionTable& table, ModelListOptions& options) {
   table.group("List");
   table.toggle({.names = "--all",
                 .value = {},
-                .help = "also the known models that are not installed, with where to obtain them",
+                .help = "also the known models that are not installed",
                 .default_text = {}},
                options.all);
   declare_output(table, options.output);

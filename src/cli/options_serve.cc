@@ -18,6 +18,11 @@ bool is_loopback(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+std::string url_of(const std::string& host, std::int64_t port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return "http://" + (is_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port) + "/";
+}
+
 namespace {
 
 void declare_limits(OptionTable& table, ApiServeOptions& options) {

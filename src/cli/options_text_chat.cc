@@ -12,7 +12,7 @@ constexpr std::size_t kMostStopStrings = 16;
 
 void declare_prompt(OptionTable& table, TextChatOptions& options) {
   table.group("Prompt (exactly one of the first three, or text piped to stdin)");
-  table.text({.names = "--prompt", .value = "TEXT", .help = "the user's message", .default_text = {}},
+  table.text({.names = "-p,--prompt", .value = "TEXT", .help = "the user's message", .default_text = {}},
              options.prompt);
   table.text({.names = "--prompt-file",
               .value = "FILE",

@@ -25,10 +25,12 @@ std::vector<std::string> known_names(const OptionTable& table) {
 [[noreturn]] void refuse_extra(const std::string& where, const OptionTable& table, const std::string& extra) {
   if (!extra.starts_with('-') || extra == "-") {
     const std::vector<std::string> names = known_names(table);
-    const bool takes_prompt = std::ranges::find(names, "--prompt") != names.end();
+    const auto takes = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+    std::string hint;
+    if (takes("--prompt")) hint += "--prompt TEXT gives the prompt; ";
+    if (takes("--model-root")) hint += "-m DIR names a checkpoint folder; ";
     throw Error(ErrorCode::kInvalidArgument, where + ": expected options, got the word \"" + extra + "\"",
-                std::string(takes_prompt ? "--prompt TEXT gives the prompt; " : "") +
-                    "quote a value that holds spaces");
+                hint + "quote a value that holds spaces");
   }
   const std::string name = extra.substr(0, extra.find('='));
   // A name of one letter is near to every other.

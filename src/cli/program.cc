@@ -28,7 +28,10 @@ void set_logging(const OutputFlags& output) {
 
 int dispatch(const std::vector<std::string>& arguments, Environment& environment,
              const std::string& program_path) {
-  if (arguments.size() == 1 && arguments.front() == "--version") {
+  if (!arguments.empty() && arguments.front() == "--version") {
+    if (arguments.size() > 1)
+      fail_expected(ErrorCode::kInvalidArgument, "--version", "nothing behind it",
+                    "\"" + arguments[1] + "\"");
     write_stdout(version_text());
     return kExitDone;
   }

@@ -1,6 +1,7 @@
 #include "cli/shell_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 
@@ -11,11 +12,12 @@ namespace {
 
 using Commands = std::vector<std::unique_ptr<Command>>;
 
-enum class ValueKind { kNone, kText, kFile, kFolder };
+enum class ValueKind { kNone, kText, kChoice, kFile, kFolder };
 
 ValueKind kind_of(const OptionSpec& option) {
   const std::string& value = option.text.value;
   if (value.empty()) return ValueKind::kNone;
+  if (!option.choices.empty()) return ValueKind::kChoice;
   if (value.find("DIR") != std::string::npos) return ValueKind::kFolder;
   if (value.find("FILE") != std::string::npos || value.find("PATH") != std::string::npos)
     return ValueKind::kFile;
@@ -110,7 +112,8 @@ std::string option_paragraph(const OptionSpec& option) {
 std::string bash_completion(const Commands& commands) {
   std::string text = R"(# bash completion of mere.run; made from the program's option tables.
 _mere_run() {
-  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words="" i
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words="" i as_files=:
+  [[ -n ${COMP_TYPE-} ]] && as_files="compopt -o filenames"
   for ((i = 1; i < COMP_CWORD; i++)); do
     [[ ${COMP_WORDS[i]} == -* ]] && break
     words+="${words:+ }${COMP_WORDS[i]}"
@@ -128,13 +131,19 @@ _mere_run() {
       const std::string pattern = pattern_of(*command, kind);
       if (!pattern.empty()) text += fmt::format("        {}) {} ;;\n", pattern, action);
     };
-    alternative(ValueKind::kFolder, "COMPREPLY=($(compgen -d -- \"$cur\"))");
-    alternative(ValueKind::kFile, "COMPREPLY=($(compgen -f -- \"$cur\"))");
+    // Names of files may hold spaces, and get a slash where they are folders.
+    alternative(ValueKind::kFolder, "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); $as_files");
+    alternative(ValueKind::kFile, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); $as_files");
     alternative(ValueKind::kText, ":");
+    for (const OptionSpec& option : command->options().options()) {
+      if (kind_of(option) == ValueKind::kChoice)
+        text += fmt::format("        {}) COMPREPLY=($(compgen -W \"{}\" -- \"$cur\")) ;;\n",
+                            fmt::join(option.all_names(), "|"), fmt::join(option.choices, " "));
+    }
     text += fmt::format("        *) COMPREPLY=($(compgen -W \"{}\" -- \"$cur\")) ;;\n      esac ;;\n",
                         option_names(*command));
   }
-  return text + "  esac\n}\ncomplete -o filenames -F _mere_run mere.run\n";
+  return text + "  esac\n}\ncomplete -F _mere_run mere.run\n";
 }
 
 std::string zsh_completion(const Commands& commands) {
@@ -154,9 +163,11 @@ _mere_run() {
     text += fmt::format("    \"{}\"*)\n      _arguments \\\n", command->text().words);
     for (const OptionSpec& option : command->options().options()) {
       const ValueKind kind = kind_of(option);
-      const char* action = kind == ValueKind::kFolder ? "_files -/"
-                           : kind == ValueKind::kFile ? "_files"
-                                                      : " ";
+      const std::string action = kind == ValueKind::kFolder ? "_files -/"
+                                 : kind == ValueKind::kFile ? "_files"
+                                 : kind == ValueKind::kChoice
+                                     ? fmt::format("({})", fmt::join(option.choices, " "))
+                                     : " ";
       for (const std::string& name : option.all_names()) {
         text += fmt::format(
             "        '{}{}[{}]{}' \\\n", option.is_repeatable && !option.is_switch() ? "*" : "", name,
@@ -191,7 +202,11 @@ complete -c mere.run -f
       for (const std::string& name : option.all_names())
         names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       const ValueKind kind = kind_of(option);
-      const char* value = kind == ValueKind::kNone ? "" : kind == ValueKind::kText ? " -x" : " -r -F";
+      const std::string value = kind == ValueKind::kNone   ? ""
+                                : kind == ValueKind::kText ? " -x"
+                                : kind == ValueKind::kChoice
+                                    ? fmt::format(" -x -a '{}'", fmt::join(option.choices, " "))
+                                    : " -r -F";
       text += fmt::format("complete -c mere.run {}{}{} -d '{}'\n", condition, names, value,
                           plain(option.text.help));
     }

@@ -183,10 +183,12 @@ int converse(const TextChatOptions& options, Engine& engine, ReplyForm& form, Or
       if (prompts) fmt::print(stderr, "> ");
       std::string turn;
       const TurnReader::Result read = reader.read(turn);
+      if (prompts && read != TurnReader::Result::kTurn) fmt::print(stderr, "\n");
       if (read == TurnReader::Result::kEnd) return kExitDone;
+      if (read == TurnReader::Result::kGivenUp) return kExitInterrupted;
       if (read == TurnReader::Result::kInterrupted) {
         context.interrupts.clear();
-        if (prompts) fmt::print(stderr, "\n");
+        if (prompts) fmt::print(stderr, "(Ctrl-C again, or Ctrl-D, ends the conversation)\n");
         continue;
       }
       if (turn.find_first_not_of(" \t\r") == std::string::npos) continue;

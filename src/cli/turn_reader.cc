@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -14,6 +15,7 @@ TurnReader::Result TurnReader::read(std::string& turn) {
   while (true) {
     const auto end = buffer_.find('\n');
     if (end != std::string::npos || (is_at_end_ && !buffer_.empty())) {
+      was_interrupted_ = false;
       turn = buffer_.substr(0, end);
       if (turn.ends_with('\r')) turn.pop_back();
       buffer_.erase(0, end == std::string::npos ? end : end + 1);
@@ -28,7 +30,7 @@ TurnReader::Result TurnReader::read(std::string& turn) {
       is_at_end_ = true;
     } else if (errno == EINTR) {
       buffer_.clear();
-      return Result::kInterrupted;
+      return std::exchange(was_interrupted_, true) ? Result::kGivenUp : Result::kInterrupted;
     } else {
       fail_expected(ErrorCode::kIo, "stdin", "a line", std::strerror(errno));
     }

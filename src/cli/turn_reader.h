@@ -10,17 +10,19 @@ namespace mererun {
 /// Thread-safety: one thread only.
 class TurnReader {
  public:
-  enum class Result { kTurn, kEnd, kInterrupted };
+  enum class Result { kTurn, kEnd, kInterrupted, kGivenUp };
 
   explicit TurnReader(int descriptor) : descriptor_(descriptor) {}
 
   /// The next line without its end, in `turn`; a last line without an end counts. What was read of a line
-  /// before an interrupt is dropped, as the terminal drops it. Errors: kIo.
+  /// before an interrupt is dropped, as the terminal drops it. An interrupt with no turn since the last one
+  /// gives the conversation up. Errors: kIo.
   Result read(std::string& turn);
 
  private:
   int descriptor_;
   bool is_at_end_ = false;
+  bool was_interrupted_ = false;  // since the last turn
   std::string buffer_;
 };
 

@@ -107,9 +107,4 @@ bool needs_draft_head(const AdmissionTraits& traits, Speculation process) {
   return process != Speculation::kOff && !is_opt_in(traits, process);
 }
 
-std::string_view admission_warning(const Admission& admission) {
-  if (admission.reason != AdmissionReason::kNoDraftHead || !admission.asked_for) return {};
-  return "speculation was asked for, but no complete draft head is loaded";
-}
-
 }  // namespace mererun

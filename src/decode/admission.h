@@ -83,9 +83,6 @@ Admission admit(const AdmissionTraits& traits, const AdmissionProcess& process,
 /// True unless every request would be refused as disabled or opt-in; then the head need not be loaded.
 bool needs_draft_head(const AdmissionTraits& traits, Speculation process);
 
-/// What the program should warn of once: drafting was asked for and there is no head. Empty otherwise.
-std::string_view admission_warning(const Admission& admission);
-
 /// How a request is decoded.
 enum class Route { kMtpSpeculative, kContinuousBatched, kFinalTargetPipelined, kSerial };
 

@@ -81,6 +81,8 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
       mererun::fingerprint(*checkpoints.front(), checkpoints.size() > 1 ? checkpoints[1].get() : nullptr);
   if (receipt) engine->confirm_receipt(*receipt);
   engine->process_.head_present = engine->model_->head() != nullptr;
+  if (options.process.speculation == Speculation::kOn && !engine->process_.head_present)
+    engine->resolved_.warnings.push_back("speculation was asked for, but no complete draft head is loaded");
   engine->process_.backend_exact = true;
   engine->context_limit_ = std::min(options.context_limit.value_or(resolved.traits.context),
                                     engine->model_->config().max_positions);

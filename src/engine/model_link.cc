@@ -18,8 +18,10 @@ ModelLink link_model(const ModelRequest& request, const ModelSurroundings& surro
     fail_expected(ErrorCode::kCorruptData, model.folder.string(), "a complete checkpoint folder",
                   fmt::format("one without {}", fmt::join(missing, ", ")));
   if (find_traits(model.id) == nullptr)
-    fail_expected(ErrorCode::kInvalidArgument, "--model", "a known id (model list --all shows them)",
-                  model.id);
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: expected a known id, by --model or its mererun.json, got {}",
+                            model.folder.string(), model.id),
+                "model list --all shows the known ids");
   const std::vector<fs::path> stores = store_folders(surroundings);
   if (stores.empty() || stores.front() == surroundings.bundled)
     fail_expected(ErrorCode::kInvalidArgument, "model link",

@@ -227,8 +227,8 @@ bool TokenizerJsonReader::end_array() {
 }
 
 bool TokenizerJsonReader::parse_error(std::size_t position, const std::string& /*last_token*/,
-                                      const nlohmann::detail::exception& error) {
-  corrupt(fmt::format("byte {}", position), "JSON", error.what());
+                                      const nlohmann::detail::exception& /*error*/) {
+  corrupt(fmt::format("byte {}", position), "JSON", "a syntax error");
 }
 
 }  // namespace

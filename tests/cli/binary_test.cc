@@ -113,6 +113,15 @@ INSTANTIATE_TEST_SUITE_P(
             {"--verson"},
             64,
             "command: expected one of text, model, api, got \"--verson\"\nhint: did you mean --version?\n"},
+        Refusal{"version_of_something",
+                {"--version", "--json"},
+                64,
+                "--version: expected nothing behind it, got \"--json\"\n"},
+        Refusal{"folder_as_word",
+                {"model", "verify", "models/a"},
+                64,
+                "model verify: expected options, got the word \"models/a\"\nhint: -m DIR names a "
+                "checkpoint folder; quote a value that holds spaces\n"},
         Refusal{"option",
                 {"text", "chat", "--pormpt=x"},
                 64,
@@ -180,6 +189,17 @@ TEST(ExitCodes, CommandsThatTheBuildLacksSayUnsupported) {
     EXPECT_EQ(result.status, 69) << command->text().words;
     EXPECT_THAT(result.errors, HasSubstr(command->text().words + ": expected a command that this build has"));
   }
+}
+
+TEST(Preflight, ThePlanIsForPeopleUnlessJsonIsAskedFor) {
+  const auto plan =
+      run_binary({"api", "serve", "--preflight", "--host", "::1", "--rate-limit-per-minute", "0"});
+  EXPECT_EQ(plan.status, 0) << plan.errors;
+  EXPECT_THAT(plan.output, StartsWith("model         demo-dense-4bit\nfolder        "));
+  EXPECT_THAT(plan.output, HasSubstr("\naddress       http://[::1]:8080/\nkey           none\n"));
+  EXPECT_THAT(plan.output, HasSubstr("\nrate limit    none\n"));
+  EXPECT_EQ(plan.output.find_first_of("{}\""), std::string::npos) << plan.output;
+  EXPECT_THAT(run_binary({"api", "serve", "--preflight", "--json"}).output, StartsWith("{\n"));
 }
 
 TEST(EnvironmentVariables, MeaninglessOnesAreWarnedAbout) {

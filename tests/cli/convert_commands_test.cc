@@ -150,12 +150,17 @@ TEST(LinkCommand, TheIdThenFindsTheFolder) {
 TEST(LinkCommand, RefusesWhatItCannotStandFor) {
   const TempFolder folder;
   const std::string variable = "MERERUN_MODELS=" + (folder / "store").string();
-  const auto status = [&](std::vector<std::string> arguments) {
+  const auto run = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"model", "link"});
-    return run_binary(arguments, "", {variable}).status;
+    return run_binary(arguments, "", {variable});
   };
+  const auto status = [&](const std::vector<std::string>& arguments) { return run(arguments).status; };
   write_source(folder / "bf16", false);
-  EXPECT_EQ(status({"-m", (folder / "bf16").string()}), 64) << "no known id";
+  const RunResult nameless = run({"-m", (folder / "bf16").string()});
+  EXPECT_EQ(nameless.status, 64);
+  EXPECT_NE(nameless.errors.find("expected a known id, by --model or its mererun.json, got local:bf16"),
+            std::string::npos)
+      << nameless.errors;
   EXPECT_EQ(status({"-m", (folder / "bf16").string(), "--model", "demo-dense-4bit"}), 64) << "other geometry";
   EXPECT_EQ(status({"--model", "demo-dense-4bit"}), 64) << "no folder";
   fs::create_directories(folder / "store" / "demo-dense-4bit");

@@ -215,6 +215,33 @@ TEST(Conformance, EveryStatementHasAProofThatExists) {
   EXPECT_EQ(number, kStatements);
 }
 
+/// Every number of a text, without the commas of thousands; those in names ("27B", "H200") are no figures.
+std::set<std::string> figures_in(const std::string& text) {
+  static const std::regex kThousands(",(?=[0-9]{3}(?![0-9]))"), kWord("[A-Za-z0-9_-]+(\\.[0-9]+)?");
+  static const std::regex kNumber("[0-9]+(\\.[0-9]+)?");
+  const std::string plain = std::regex_replace(text, kThousands, "");
+  std::set<std::string> figures;
+  for (std::sregex_iterator match(plain.begin(), plain.end(), kWord), end; match != end; ++match) {
+    if (std::regex_match(match->str(), kNumber)) figures.insert(match->str());
+  }
+  return figures;
+}
+
+TEST(Readme, ItsResultsAreFiguresOfThePagesThatItNames) {
+  static const std::regex kRow(R"(\| [^|]+ \| ([^|]+) \| \[(docs/[a-z-]+\.md)\]\([^)]+\) \|)");
+  std::istringstream lines(source_text("README.md"));
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch row;
+    if (!std::regex_match(line, row, kRow)) continue;
+    ++rows;
+    const std::set<std::string> stated = figures_in(source_text(row.str(2)));
+    for (const std::string& figure : figures_in(row.str(1)))
+      EXPECT_TRUE(stated.contains(figure)) << row.str(2) << " has no " << figure << ": " << line;
+  }
+  EXPECT_GE(rows, 7);
+}
+
 TEST(OperatorPage, NamesExactlyTheMetrics) {
   const auto documented = names_in(source_text("docs/operator.md"), "\n\\| `mererun_(\\w+)`");
   EXPECT_EQ(documented, names_in(source_text("src/server/metrics.cc"), "Family\\{\"(\\w+)\""));

@@ -319,6 +319,12 @@ TEST(Loopback, Addresses) {
   }
 }
 
+TEST(ServerUrl, PutsAnIpv6AddressInBrackets) {
+  EXPECT_EQ(url_of("127.0.0.1", 8080), "http://127.0.0.1:8080/");
+  EXPECT_EQ(url_of("localhost", 1), "http://localhost:1/");
+  EXPECT_EQ(url_of("::1", 8080), "http://[::1]:8080/");
+}
+
 TEST(ModelConvertOptions, NeedsItsFolders) {
   EXPECT_THAT(refusal<ModelConvertOptions>({"--output", "b"}),
               HasSubstr("--source: expected a folder, got none"));

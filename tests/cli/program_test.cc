@@ -134,20 +134,25 @@ TEST_F(TurnReaderTest, LinesAndALastOneWithoutEnd) {
   EXPECT_EQ(reader.read(turn), TurnReader::Result::kEnd);
 }
 
-TEST_F(TurnReaderTest, ASignalEndsTheWait) {
+TEST_F(TurnReaderTest, ASignalEndsTheWaitAndASecondOneTheConversation) {
   const Interrupts interrupts;
   struct sigaction old = {};
   struct sigaction on_alarm = {};
   on_alarm.sa_handler = [](int) {};
   sigaction(SIGALRM, &on_alarm, &old);
-  ualarm(20'000, 0);
   TurnReader reader(ends_[0]);
   std::string turn;
-  EXPECT_EQ(reader.read(turn), TurnReader::Result::kInterrupted);
-  sigaction(SIGALRM, &old, nullptr);
+  const auto read_interrupted = [&] {
+    ualarm(20'000, 0);
+    return reader.read(turn);
+  };
+  EXPECT_EQ(read_interrupted(), TurnReader::Result::kInterrupted);
   type("next\n");
   EXPECT_EQ(reader.read(turn), TurnReader::Result::kTurn);
   EXPECT_EQ(turn, "next");
+  EXPECT_EQ(read_interrupted(), TurnReader::Result::kInterrupted) << "a turn lies between";
+  EXPECT_EQ(read_interrupted(), TurnReader::Result::kGivenUp);
+  sigaction(SIGALRM, &old, nullptr);
 }
 
 TEST_F(TurnReaderTest, CtrlCEndsTheWaitForAPipedPrompt) {

@@ -1,6 +1,8 @@
 // Completion and manual follow the option tables.
 #include "cli/shell_files.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +75,17 @@ TEST(BashCompletion, OffersFoldersAndFilesWhereAnOptionTakesThem) {
   const std::string start = folder.path().string() + "/in";
   EXPECT_THAT(completions({"mere.run", "model", "inspect", "-m", start}),
               ::testing::ElementsAre(folder.path().string() + "/inside"));
-  EXPECT_THAT(completions({"mere.run", "model", "list", "--log-level", ""}), ::testing::ElementsAre(""));
+  write_file(folder / "in two words/file.txt", "x");
+  EXPECT_THAT(completions({"mere.run", "model", "inspect", "-m", start + " "}),
+              ::testing::ElementsAre(start + " two words"));
+}
+
+TEST(BashCompletion, OffersTheValuesOfAnOptionThatHasFew) {
+  EXPECT_THAT(completions({"mere.run", "model", "list", "--log-level", ""}),
+              ::testing::ElementsAre("error", "warn", "info", "debug"));
+  EXPECT_THAT(completions({"mere.run", "text", "chat", "--speculation", "o"}),
+              ::testing::ElementsAre("on", "off"));
+  EXPECT_THAT(completions({"mere.run", "text", "chat", "--seed", ""}), ::testing::ElementsAre(""));
 }
 
 TEST(OtherCompletions, NameEveryOption) {
@@ -84,6 +96,10 @@ TEST(OtherCompletions, NameEveryOption) {
     for (const OptionSpec& option : command->options().options()) {
       EXPECT_NE(zsh.find(option.long_name() + "["), std::string::npos) << option.long_name();
       EXPECT_NE(fish.find(" -l " + option.long_name().substr(2)), std::string::npos) << option.long_name();
+      if (option.choices.empty()) continue;
+      const std::string values = fmt::format("{}", fmt::join(option.choices, " "));
+      EXPECT_NE(zsh.find(":(" + values + ")"), std::string::npos) << option.long_name();
+      EXPECT_NE(fish.find(" -x -a '" + values + "'"), std::string::npos) << option.long_name();
     }
   }
 }

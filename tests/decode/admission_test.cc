@@ -120,16 +120,12 @@ TEST(Admission, RequestMayAskOrDecline) {
   EXPECT_EQ(declines.verdict(), "no disabled-by-request");
 }
 
-TEST(Admission, NeedsAHeadAndWarnsOnlyWhenAsked) {
+TEST(Admission, NeedsAHead) {
   Case row{kOrnithQ4.traits};
   row.process.head_present = false;
   EXPECT_EQ(row.verdict(), "no no-draft-head");
-  EXPECT_EQ(admission_warning(row.admitted()), "");
   row.process.speculation = Speculation::kOn;
   EXPECT_EQ(row.verdict(), "no no-draft-head");
-  EXPECT_NE(admission_warning(row.admitted()), "");
-  row.process.head_present = true;
-  EXPECT_EQ(admission_warning(row.admitted()), "");
 }
 
 TEST(Admission, RefusesInexactBackendsAndImages) {

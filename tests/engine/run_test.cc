@@ -1,8 +1,11 @@
 #include "engine/run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/engine/tiny_engine.h"
 #include "tests/support/models.h"
+#include "tests/support/tiny_checkpoint.h"
 
 namespace mererun {
 namespace {
@@ -36,6 +39,20 @@ TEST(RunCancel, BeforeDuringAndAfterPrefill) {
     EXPECT_EQ(result.finish, FinishReason::kCancelled) << steps;
     EXPECT_EQ(result.ids.empty(), steps < 4) << steps;
   }
+}
+
+TEST(EngineLoad, WarnsWhereDraftsWereAskedForAndThereIsNoHead) {
+  const testing::TempFolder temp;
+  testing::TinySpec spec = testing::tiny_dense();
+  spec.head = testing::TinyHead::kNone;
+  const auto folder = testing::write_tiny_checkpoint(temp / "headless", spec);
+  testing::add_tokenizer(folder);
+  EngineOptions options = testing::engine_options_for(folder, 0);
+  ASSERT_EQ(options.process.speculation, Speculation::kOn);
+  const auto warnings = [&] { return Engine::load(options)->resolved().warnings; };
+  EXPECT_THAT(warnings(), ::testing::ElementsAre(::testing::HasSubstr("no complete draft head is loaded")));
+  options.process.speculation = Speculation::kAuto;
+  EXPECT_THAT(warnings(), ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -185,7 +185,9 @@ TEST(TokenizerJson, KeysThatOccurTwiceAreRefused) {
 TEST(TokenizerJson, EveryTruncationIsRefused) {
   const std::string text = minimal_tokenizer_json().dump();
   for (std::size_t size = 0; size < text.size(); size += 1 + size / 50) {
-    EXPECT_EQ(refusal_of(text.substr(0, size)).code, ErrorCode::kCorruptData) << size;
+    const Refusal refusal = refusal_of(text.substr(0, size));
+    EXPECT_EQ(refusal.code, ErrorCode::kCorruptData) << size;
+    EXPECT_EQ(refusal.message.find("json.exception"), std::string::npos) << refusal.message;
   }
 }
 
