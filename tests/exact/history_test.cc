@@ -27,12 +27,6 @@ class History : public ::testing::TestWithParam<std::string> {
     return state;
   }
 
-  std::vector<std::byte> evaluated_bytes(SequenceState& state) {
-    if (state.history()->waiting() > 0)
-      evaluate_waiting(*model_->head(), *state.history(), model_->limits().max_rows);
-    return testing::state_bytes(state);
-  }
-
   std::vector<TokenId> drafts_of(SequenceState& state) {
     MtpDrafter drafter(*model_);
     Sampler sampler({}, ids(state.length()));
@@ -62,14 +56,14 @@ TEST_P(History, ChunksAndModesGiveTheSameBitsAndDrafts) {
   for (const int n : {257, 512, 601}) {
     SequenceState whole = prefilled(n, 1024, HistoryMode::kStreaming);
     const auto expected_drafts = drafts_of(whole);
-    const auto expected = evaluated_bytes(whole);
+    const auto expected = testing::evaluated_bytes(*model_, whole);
     EXPECT_EQ(expected_drafts.size(), 4u);
     for (const int chunk : {1, 64, 300}) {
       for (const HistoryMode mode : {HistoryMode::kStreaming, HistoryMode::kRetained}) {
         SequenceState state = prefilled(n, chunk, mode);
         EXPECT_EQ(drafts_of(state), expected_drafts)
             << n << " tokens, chunk " << chunk << ", " << name_of(mode);
-        EXPECT_TRUE(evaluated_bytes(state) == expected)
+        EXPECT_TRUE(testing::evaluated_bytes(*model_, state) == expected)
             << n << " tokens, chunk " << chunk << ", " << name_of(mode);
       }
     }
@@ -117,7 +111,8 @@ TEST_P(History, AResumedPrefillGoesOnWhereItStopped) {
     Prefill(*model_, resumed, prompt, {.chunk = 64}).run();
     EXPECT_EQ(resumed.history()->transitions(), 600) << "cut " << cut;
     SequenceState cold_copy = cold.fork();
-    EXPECT_TRUE(evaluated_bytes(resumed) == evaluated_bytes(cold_copy)) << "cut " << cut;
+    EXPECT_TRUE(testing::evaluated_bytes(*model_, resumed) == testing::evaluated_bytes(*model_, cold_copy))
+        << "cut " << cut;
   }
 }
 

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "decode/draft_history_pass.h"
 #include "decode/mtp_drafter.h"
 #include "model/flash_weights.h"
 #include "tests/support/generation.h"
@@ -213,26 +210,59 @@ std::vector<std::byte> bytes_after(Model& model, const std::vector<TokenId>& pro
                             sink);
   SequenceState& state = started.state;
   for (int i = 0; i < rounds || state.length() < length; ++i) started.generation.round();
-  if (state.history()->waiting() > 0)
-    evaluate_waiting(*model.head(), *state.history(), model.limits().max_rows);
-  return testing::state_bytes(state);
+  return testing::evaluated_bytes(model, state);
 }
 
-TEST_P(Rounds, TheDraftHistoryHasItsSerialBitsAfterEveryAcceptedPrefix) {
-  std::map<int, std::vector<std::byte>> serial;  // by length
-  for (const int width : {2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
-    for (int accept = 0; accept < width; accept += width <= 9 ? 1 : 5) {
-      int length = 0;
-      ScriptDrafter drafter([&](Position first, int depth) {
-        std::vector<TokenId> ids;
-        for (int j = 0; j < depth; ++j)
-          ids.push_back(j < accept ? truth(first + j) : other(truth(first + j)));
-        length = first + accept;
-        return ids;
-      });
-      const auto drafted = bytes_after(*model_, prompt_, width, &drafter, 1, 0);
-      if (!serial.contains(length)) serial[length] = bytes_after(*model_, prompt_, 2, nullptr, 0, length);
-      ASSERT_TRUE(drafted == serial[length]) << "width " << width << " accepted " << accept;
+/// Decodes `tokens` ids without drafts into the sink: the bytes of the state after each round.
+std::vector<std::vector<std::byte>> serial_states(Model& model, const GenerationSetup& setup, int tokens,
+                                                  IdSink& sink) {
+  StartedGeneration serial(model, setup, sink);
+  std::vector<std::vector<std::byte>> states;
+  for (int i = 0; i < tokens; ++i) {
+    serial.generation.round();
+    SequenceState copy = serial.state.fork();
+    states.push_back(testing::evaluated_bytes(model, copy));
+  }
+  return states;
+}
+
+TEST_P(Rounds, LogitsStateAndDraftHistoryHaveTheirSerialBitsAfterEveryAcceptedPrefix) {
+  std::vector lengths{kPrompt, 60, 250, 1020};  // before the ends of a tile, a page and a segment
+  if (GetParam() == "tiny-dense") lengths.push_back(4090);
+  if (GetParam() == "tiny-moe") lengths.push_back(8190);
+  for (const int length : lengths) {
+    GenerationSetup setup{.prompt = testing::random_ids(length, model_->config().vocabulary, 5),
+                          .max_tokens = 100,
+                          .context_limit = 8400};
+    SequenceState start = model_->new_sequence();
+    Prefill(*model_, start, setup.prompt, {}).run();
+    setup.start = &start;
+    IdSink serial;
+    serial.logits = true;
+    const auto states = serial_states(*model_, setup, 33, serial);  // setup has no drafter yet
+    for (const int width : {2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
+      for (int accept = 0; accept < width; ++accept) {
+        ScriptDrafter drafter([&](Position first, int depth) {
+          std::vector<TokenId> ids;
+          for (int j = 0; j < depth; ++j) {
+            const TokenId right = serial.ids[static_cast<std::size_t>(first - length + j)];
+            ids.push_back(j < accept ? right : other(right));
+          }
+          return ids;
+        });
+        setup.width = width;
+        setup.drafter = &drafter;
+        IdSink sink;
+        sink.logits = true;
+        StartedGeneration drafted(*model_, setup, sink);
+        drafted.generation.round();
+        const auto rows = static_cast<std::ptrdiff_t>(accept) + 2;
+        ASSERT_EQ(sink.row_hashes, std::vector(serial.row_hashes.begin(), serial.row_hashes.begin() + rows))
+            << length << " tokens, width " << width << " accepted " << accept;
+        ASSERT_TRUE(testing::evaluated_bytes(*model_, drafted.state) ==
+                    states[static_cast<std::size_t>(accept)])
+            << length << " tokens, width " << width << " accepted " << accept;
+      }
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "decode/draft_history_pass.h"
+
 namespace mererun::testing {
 
 ChoiceOutcome IdSink::on_choice(const TargetChoice& choice) {
@@ -37,9 +39,16 @@ OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
   return run;
 }
 
+std::vector<std::byte> evaluated_bytes(Model& model, SequenceState& state) {
+  if (state.history()->waiting() > 0)
+    evaluate_waiting(*model.head(), *state.history(), model.limits().max_rows);
+  return state_bytes(state);
+}
+
 namespace {
 
 SequenceState prefilled(Model& model, const GenerationSetup& setup) {
+  if (setup.start != nullptr) return setup.start->fork();
   SequenceState state = model.new_sequence();
   Prefill(model, state, setup.prompt, {.history = setup.history}).run();
   return state;

@@ -52,6 +52,10 @@ struct OracleRun {
 OracleRun run_oracle(Model& model, std::span<const TokenId> prompt, int tokens,
                      const SamplingOptions& sampling = {}, TokenConstraint* constraint = nullptr);
 
+/// `state_bytes` after what waits in the draft history has been evaluated, so that it doesn't matter how much
+/// that was.
+std::vector<std::byte> evaluated_bytes(Model& model, SequenceState& state);
+
 struct GenerationSetup {
   std::vector<TokenId> prompt;
   SamplingOptions sampling = {};
@@ -63,9 +67,11 @@ struct GenerationSetup {
   int context_limit = 4096;
   const TokenConstraint* constraint = nullptr;  // a copy goes along
   const std::atomic<bool>* cancelled = nullptr;
+  const SequenceState* start = nullptr;  // the prompt's state, which is forked, where it is there already
 };
 
-/// A generation on a fresh state, before its first round. The arguments' drafter, flag and sink outlive it.
+/// A generation on a state of its own, before its first round. The arguments' drafter, flag and sink outlive
+/// it.
 struct StartedGeneration {
   StartedGeneration(Model& model, const GenerationSetup& setup, IdSink& sink);
 

@@ -70,37 +70,41 @@ void append(std::vector<std::byte>& out, const std::byte* data, std::size_t byte
   out.insert(out.end(), data, data + bytes);
 }
 
-/// The raw index key of position p, and the pooled key of the block that it completes.
-void append_index(std::vector<std::byte>& out, const KvLayerView& view, const std::byte* page, int p) {
-  const auto slot = static_cast<std::size_t>(p % kKvPagePositions);
-  const std::size_t row = static_cast<std::size_t>(view.index_dim) * sizeof(std::int16_t);
-  append(out, page + view.index_codes + slot * row, row);
-  append(out, page + view.index_scales + slot * sizeof(float), sizeof(float));
-  if ((p + 1) % kIndexBlockPositions != 0) return;
+/// The raw index keys of a page's first `rows` positions, and the pooled keys of the blocks that they
+/// complete.
+void append_index(std::vector<std::byte>& out, const KvLayerView& view, const std::byte* page, int rows) {
+  const auto n = static_cast<std::size_t>(rows), blocks = n / kIndexBlockPositions;
+  append(out, page + view.index_codes, n * static_cast<std::size_t>(view.index_dim) * sizeof(std::int16_t));
+  append(out, page + view.index_scales, n * sizeof(float));
   for (int d = 0; d < view.index_dim; ++d) {
-    const std::size_t at = static_cast<std::size_t>(d) * kIndexPageBlocks + slot / kIndexBlockPositions;
-    append(out, page + view.index_pooled + at * sizeof(float), sizeof(float));
+    const std::size_t at = static_cast<std::size_t>(d) * kIndexPageBlocks;
+    append(out, page + view.index_pooled + at * sizeof(float), blocks * sizeof(float));
   }
 }
 
+/// What a layer keeps of a page's first `rows` positions.
+void append_rows(std::vector<std::byte>& out, const KvLayerView& view, const std::byte* page, int rows) {
+  const auto n = static_cast<std::size_t>(rows);
+  const std::size_t code_row = static_cast<std::size_t>(view.head_dim) * sizeof(std::int16_t);
+  for (int h = 0; h < view.kv_heads; ++h) {
+    const auto slot = static_cast<std::size_t>(h) * kKvPagePositions;
+    append(out, page + view.key_codes + slot * code_row, n * code_row);
+    append(out, page + view.value_codes + slot * code_row, n * code_row);
+    append(out, page + view.key_scales + slot * sizeof(float), n * sizeof(float));
+    append(out, page + view.value_scales + slot * sizeof(float), n * sizeof(float));
+  }
+  if (view.index_dim > 0) append_index(out, view, page, rows);
+}
+
 void append_cache(std::vector<std::byte>& out, Ops& ops, const KvCache& cache) {
-  std::vector<std::vector<std::byte>> pages;
-  for (const KvPageRef& page : cache.share_pages())
-    append(pages.emplace_back(), ops, page->bytes.data(), page->bytes.size_bytes());
-  for (int l = 0; l < cache.geometry().layers; ++l) {
-    const KvLayerView view = cache.layer(l);
-    const std::size_t code_row = static_cast<std::size_t>(view.head_dim) * sizeof(std::int16_t);
-    for (int p = 0; p < cache.length(); ++p) {
-      const std::byte* page = pages[static_cast<std::size_t>(p / kKvPagePositions)].data();
-      for (int h = 0; h < view.kv_heads; ++h) {
-        const auto slot = static_cast<std::size_t>(h * kKvPagePositions + p % kKvPagePositions);
-        append(out, page + view.key_codes + slot * code_row, code_row);
-        append(out, page + view.value_codes + slot * code_row, code_row);
-        append(out, page + view.key_scales + slot * sizeof(float), sizeof(float));
-        append(out, page + view.value_scales + slot * sizeof(float), sizeof(float));
-      }
-      if (view.index_dim > 0) append_index(out, view, page, p);
-    }
+  int first = 0;
+  std::vector<std::byte> bytes;
+  for (const KvPageRef& page : cache.share_pages()) {
+    bytes.clear();
+    append(bytes, ops, page->bytes.data(), page->bytes.size_bytes());
+    const int rows = std::min(cache.length() - first, kKvPagePositions);
+    for (int l = 0; l < cache.geometry().layers; ++l) append_rows(out, cache.layer(l), bytes.data(), rows);
+    first += rows;
   }
 }
 
