@@ -199,6 +199,27 @@ DraftOutlook Generation::outlook() const {
           .remaining = limits_.max_tokens - statistics_.generated()};
 }
 
+/// The pass over rows_. Drafts are given up where a table cannot be read: their rows may be the broken ones,
+/// which serial decoding does not ask for. The transaction is kept then, so that a second failure leaves the
+/// state.
+TensorView Generation::forward(DepthChoice& choice, std::optional<VerifyTransaction>& transaction) {
+  SequenceState& state = parts_.state;
+  if (choice.depth > 0) transaction.emplace(state, *parts_.log, choice.depth + 1);
+  const auto pass = [&] {
+    const PassSegment segment{&state, transaction ? &*transaction : nullptr, 0, choice.depth + 1};
+    return parts_.model.decoder().forward(rows_, {&segment, 1});
+  };
+  try {
+    return pass();
+  } catch (const Error& error) {
+    if (choice.depth == 0 || error.code() != ErrorCode::kIo) throw;
+  }
+  choice.depth = 0;
+  rows_.resize(1);
+  transaction.emplace(state, *parts_.log, 1);
+  return pass();
+}
+
 void Generation::round() {
   if (is_finished()) return;
   if (parts_.cancelled != nullptr && parts_.cancelled->load(std::memory_order_relaxed)) return cancel();
@@ -215,16 +236,12 @@ void Generation::round() {
   choice.depth = draft(choice);
   times.draft_submit = timer.lap();
   times.draft_wait = timer.lap_synchronized();
-  const int width = choice.depth + 1;
 
   SequenceState& state = parts_.state;
-  Decoder& decoder = parts_.model.decoder();
   const Position base = state.length();
   std::optional<VerifyTransaction> transaction;
-  if (choice.depth > 0) transaction.emplace(state, *parts_.log, width);
-  const PassSegment segment{&state, transaction ? &*transaction : nullptr, 0, width};
-  const TensorView hidden = decoder.forward(rows_, {&segment, 1});
-  const TensorView logits = decoder.logits(hidden);
+  const TensorView hidden = forward(choice, transaction);
+  const TensorView logits = parts_.model.decoder().logits(hidden);
   times.verify_submit = timer.lap();
   load_choices(logits);
   times.verify_wait = timer.lap_synchronized();

@@ -103,6 +103,7 @@ class Generation {
   DraftOutlook outlook() const;
   void record_pending();
   int draft(const DepthChoice& choice);
+  TensorView forward(DepthChoice& choice, std::optional<VerifyTransaction>& transaction);
   void load_choices(TensorView logits);
   TokenId choose_row(TensorView logits, int row, Position position);
   Walk choose_and_emit(TensorView logits, Position first);

@@ -115,7 +115,7 @@ class TableFaults : public ::testing::TestWithParam<int> {
     const auto sound = testing::load_model(folder_, "cpu");
     expected_ = testing::run_oracle(*sound, prompt_, kTokens).ids;
   }
-  void shorten() const { std::filesystem::resize_file(file_, 100); }
+  void shorten(std::uintmax_t left = 100) const { std::filesystem::resize_file(file_, left); }
   /// The same file again, not another one under its name.
   void mend() const {
     std::ofstream(file_, std::ios::binary) << std::ifstream(folder_ / "model.safetensors").rdbuf();
@@ -157,6 +157,32 @@ TEST_P(TableFaults, ABrokenFileCostsTheRoundAndAMendedOneGoesOn) {
     generation.run();
     EXPECT_EQ(generation.tokens(), expected_) << rounds << " rounds before";
   }
+}
+
+TEST_P(TableFaults, DraftsNeedNoRowThatSerialDecodingDoesNot) {
+  MtpDrafter drafter(*model_);
+  const GenerationSetup serial{.prompt = prompt_, .max_tokens = kTokens};
+  // The whole text, or what came before the first error, with so many bytes of the file left.
+  const auto generate = [&](const GenerationSetup& setup, std::uintmax_t left) {
+    IdSink sink;
+    StartedGeneration started(*model_, setup, sink);
+    shorten(left);
+    try {
+      started.generation.run();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo) << error.what();
+    }
+    mend();
+    return started.generation.tokens();
+  };
+  // The shortest file that serial decoding gets through with: rows behind its end are wanted by drafts alone.
+  std::uintmax_t fails = 100, serves = std::filesystem::file_size(file_);
+  while (serves - fails > 1) {
+    const std::uintmax_t middle = fails + (serves - fails) / 2;
+    (generate(serial, middle) == expected_ ? serves : fails) = middle;
+  }
+  EXPECT_EQ(generate(drafting(drafter, prompt_), serves), expected_) << serves << " bytes";
+  EXPECT_EQ(generate(drafting(drafter, prompt_), fails), generate(serial, fails)) << fails << " bytes";
 }
 
 TEST_P(TableFaults, APrefillThatFailsRefusesItsStateAlone) {
