@@ -4,7 +4,7 @@
 
 namespace mererun {
 
-// The hyper-connections of Flash-Next: a residual of four parallel streams, of which each sub-block reads a
+// The hyper-connections of Flash-Next: a residual of four parallel streams, of which each sublayer reads a
 // gated mixture and to each of which it writes with a strength of its own. A row of streams is stream-major:
 // element c * H + d is channel d of stream c.
 // Source: Hyper-Connections (Zhu et al. 2024); model-math "Flash-Next".
@@ -37,7 +37,7 @@ struct MixStreamsParams {
 
 /// streams[c, d] = fma(s_c, y[d], streams[c, d]) with s_c = 2 · sigmoid(inject[c] · 0.25).
 struct AddToStreamsParams {
-  TensorView y;        // [T, H] f32, a sub-block's output
+  TensorView y;        // [T, H] f32, a sublayer's output
   TensorView inject;   // [T, 4] f32, logits
   TensorView streams;  // [T, 4 H] f32, updated
 };

@@ -127,7 +127,7 @@ Fixed lay_fixed(Layout at, const ModelConfig& c, int rows) {
   f.positions = make_view(at.take(rows, 1).data, DType::kI32, 1, rows);
   f.residual = at.take(rows, c.residual_dim());
   f.normed = at.take(rows, c.hidden);
-  f.hidden = at.take(rows, c.hidden);  // with streams: the output of a sub-block
+  f.hidden = at.take(rows, c.hidden);  // with streams: the output of a sublayer
   if (c.flash) f.inject = at.take(rows, c.flash->streams);
   f.end = at.offset();
   return f;
@@ -184,8 +184,10 @@ TensorView Activations::normed(int rows) const {
 TensorView Activations::hidden(int rows) const {
   return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).hidden;
 }
-TensorView Activations::block_out(int rows) const { return config_.flash ? hidden(rows) : residual(rows); }
-TensorView Activations::block_base(int rows) const { return config_.flash ? TensorView{} : residual(rows); }
+TensorView Activations::sublayer_out(int rows) const { return config_.flash ? hidden(rows) : residual(rows); }
+TensorView Activations::sublayer_base(int rows) const {
+  return config_.flash ? TensorView{} : residual(rows);
+}
 TensorView Activations::inject(int rows) const {
   return lay_fixed(Layout(buffer_.as<std::byte>(), max_rows_), config_, rows).inject;
 }

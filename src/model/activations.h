@@ -52,11 +52,11 @@ class Activations {
   TensorView normed(int rows) const;     // [T, H]
   TensorView fc_input(int rows) const;   // [T, 2H], input of the draft head's fc; shares the mixer region
   TensorView hidden(int rows) const;     // [T, H], output of the final norm; not with streams
-  /// What a sub-block computes is block_base + its output, written to block_out: both the residual, or with
-  /// streams nothing and an array of its own.
-  TensorView block_out(int rows) const;   // [T, H]
-  TensorView block_base(int rows) const;  // [T, H], or empty
-  TensorView logits(int rows) const;      // [T, V]
+  /// What a sublayer computes is sublayer_base + its output, written to sublayer_out: both the residual, or
+  /// with streams nothing and an array of its own.
+  TensorView sublayer_out(int rows) const;   // [T, H]
+  TensorView sublayer_base(int rows) const;  // [T, H], or empty
+  TensorView logits(int rows) const;         // [T, V]
   Delta delta(int rows) const;
   Attention attention(int rows) const;
   FeedForward feed_forward(int rows) const;

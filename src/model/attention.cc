@@ -60,8 +60,9 @@ void run_attention(const PassContext& pass, const AttentionWeights& weights,
     prepare_attention(pass, weights, s);
     attend_dense(pass, s);
   }
-  const std::array<LinearParams::Target, 1> out{{{weights.o_proj.get(), pass.activations.block_out(pass.rows),
-                                                  pass.activations.block_base(pass.rows)}}};
+  const std::array<LinearParams::Target, 1> out{
+      {{weights.o_proj.get(), pass.activations.sublayer_out(pass.rows),
+        pass.activations.sublayer_base(pass.rows)}}};
   pass.ops.linear({.x = a.out, .targets = out});
 }
 

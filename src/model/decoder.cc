@@ -64,17 +64,17 @@ void Decoder::run_mixer(const PassContext& pass, const LayerWeights& layer, int 
 }
 
 void Decoder::run_layers(const PassContext& pass, std::span<const PassSegment> segments) {
-  using SubBlock = ResidualForm::SubBlock;
+  using Sublayer = ResidualForm::Sublayer;
   attention_index_ = delta_index_ = 0;
   for (int i = 0; i < config_.layers; ++i) {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(i)];
     form_.enter_layer(pass, layer, segments);
-    form_.read(pass, layer, SubBlock::kMixer);
+    form_.read(pass, layer, Sublayer::kMixer);
     run_mixer(pass, layer, i, segments);
-    form_.write(pass, layer, SubBlock::kMixer);
-    form_.read(pass, layer, SubBlock::kFeedForward);
+    form_.write(pass, layer, Sublayer::kMixer);
+    form_.read(pass, layer, Sublayer::kFeedForward);
     run_feed_forward(pass, layer, i, config_.norm_topk_prob);
-    form_.write(pass, layer, SubBlock::kFeedForward);
+    form_.write(pass, layer, Sublayer::kFeedForward);
     if (hooks_ != nullptr && hooks_->residual) hooks_->residual(i, activations_.residual(pass.rows));
   }
 }

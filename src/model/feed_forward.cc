@@ -20,15 +20,16 @@ void run_mlp(const PassContext& pass, const MlpWeights& weights) {
                          .up_scratch = f.up,
                          .out = f.gate});
   const std::array<LinearParams::Target, 1> out{
-      {{weights.down.get(), pass.activations.block_out(pass.rows), pass.activations.block_base(pass.rows)}}};
+      {{weights.down.get(), pass.activations.sublayer_out(pass.rows),
+        pass.activations.sublayer_base(pass.rows)}}};
   pass.ops.linear({.x = f.gate, .targets = out});
 }
 
 void run_moe(const PassContext& pass, const MoeWeights& weights, int layer, bool normalise) {
   const Activations::FeedForward f = pass.activations.feed_forward(pass.rows);
   const TensorView normed = pass.activations.normed(pass.rows);
-  const TensorView out = pass.activations.block_out(pass.rows);
-  if (pass.activations.block_base(pass.rows).empty()) {
+  const TensorView out = pass.activations.sublayer_out(pass.rows);
+  if (pass.activations.sublayer_base(pass.rows).empty()) {
     // The op adds to what is there.
     pass.ops.zero(out.data,
                   static_cast<std::size_t>(out.rows) * static_cast<std::size_t>(out.cols) * sizeof(float));

@@ -73,14 +73,14 @@ void FlashForm::mix(const HyperConnectionWeights& weights, TensorView streams, T
   ops_.mix_streams({.x = s.normed, .gate = s.gate, .out = out});
 }
 
-void FlashForm::read(const PassContext& pass, const LayerWeights& layer, SubBlock block) {
+void FlashForm::read(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) {
   const FlashLayerWeights& w = *layer.flash;
-  mix(block == SubBlock::kMixer ? w.mixer_connection : w.feed_forward_connection,
+  mix(sublayer == Sublayer::kMixer ? w.mixer_connection : w.feed_forward_connection,
       activations_.residual(pass.rows), activations_.normed(pass.rows));
 }
 
-void FlashForm::write(const PassContext& pass, const LayerWeights&, SubBlock) {
-  ops_.add_to_streams({.y = activations_.block_out(pass.rows),
+void FlashForm::write(const PassContext& pass, const LayerWeights&, Sublayer) {
+  ops_.add_to_streams({.y = activations_.sublayer_out(pass.rows),
                        .inject = activations_.inject(pass.rows),
                        .streams = activations_.residual(pass.rows)});
 }
@@ -104,7 +104,7 @@ void FlashForm::attend(const PassContext& pass, const LayerWeights& layer, int i
                                                 {indexer.qk.get(), a.index, {}}}};
   ops_.linear({.x = activations_.normed(pass.rows), .targets = in});
   for (const AttentionSegment& s : segments) attend_segment(pass, weights, indexer, index, s);
-  const LinearParams::Target out{weights.o_proj.get(), activations_.block_out(pass.rows), {}};
+  const LinearParams::Target out{weights.o_proj.get(), activations_.sublayer_out(pass.rows), {}};
   ops_.linear({.x = a.out, .targets = {&out, 1}});
 }
 

@@ -19,12 +19,12 @@ class FlashForm final : public ResidualForm {
   void embed(const PassContext& pass) override;
   void enter_layer(const PassContext& pass, const LayerWeights& layer,
                    std::span<const PassSegment> segments) override;
-  void read(const PassContext& pass, const LayerWeights& layer, SubBlock block) override;
+  void read(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) override;
   void attend(const PassContext& pass, const LayerWeights& layer, int index,
               std::span<const AttentionSegment> segments) override;
   void append_keys(const PassContext& pass, const LayerWeights& layer,
                    const AttentionSegment& segment) override;
-  void write(const PassContext& pass, const LayerWeights& layer, SubBlock block) override;
+  void write(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) override;
   TensorView finish(const PassContext& pass) override;
   TensorView output_input(TensorView hidden) override;
   void join_head(const PassContext& pass, TensorView hidden) override;

@@ -11,7 +11,7 @@ namespace mererun {
 
 // What only Flash-Next checkpoints hold. D = 4 H columns of a residual row, R the low rank.
 
-/// One hyper-connection: how a sub-block reads the streams and writes to them.
+/// One hyper-connection: how a sublayer reads the streams and writes to them.
 struct HostHyperConnection {
   std::vector<float> norm;  // [D]
   LinearSource down;        // [R, D]

@@ -24,10 +24,68 @@ StateGeometry state_geometry(const ModelConfig& c, bool draft_head) {
           .context_fill = has_ngrams ? c.flash->ngram_cut : 0};
 }
 
-void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
-                   std::span<const DeltaSegment> segments) {
+namespace {
+
+/// The delta rule of one segment, whose rows of the convolution's inputs are given.
+DeltaRuleParams rule_of(const PassContext& pass, const DeltaNetWeights& weights, const DeltaSegment& s,
+                        const TensorView& inputs) {
   const ModelConfig& config = pass.config;
   const DeltaShape shape = delta_shape(config);
+  const Activations::Delta d = pass.activations.delta(pass.rows);
+  const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
+  const TensorView k = s.log != nullptr ? s.log->k : rows(d.k);
+  const TensorView alpha = s.log != nullptr ? s.log->alpha : rows(d.alpha);
+  const TensorView out = rows(d.out);
+  return {.prepare = {.shape = shape,
+                      .inputs = inputs,
+                      .window = s.window,
+                      .conv_weight = weights.conv.view,
+                      .a = rows(d.a),
+                      .b = rows(d.b),
+                      .a_log = weights.a_log.view,
+                      .dt_bias = weights.dt_bias.view,
+                      .q = rows(d.q),
+                      .k = k,
+                      .v = rows(d.v),
+                      .alpha = alpha,
+                      .beta = rows(d.beta)},
+          .step = {.shape = shape,
+                   .q = rows(d.q),
+                   .k = k,
+                   .v = rows(d.v),
+                   .alpha = alpha,
+                   .beta = rows(d.beta),
+                   .state = s.state,
+                   .write = s.log != nullptr ? StateWrite::kKeep : StateWrite::kStore,
+                   .u = s.log != nullptr ? s.log->u : TensorView{},
+                   .out = out},
+          .norm = {.x = out,
+                   .z = rows(d.z),
+                   .weight = weights.norm.view,
+                   .heads = config.linear_value_heads,
+                   .eps = static_cast<float>(config.rms_eps),
+                   .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu
+                                                                          : GateActivation::kSigmoid,
+                   .out = out}};
+}
+
+/// Keeps what later rows need of a segment's inputs: the conv window takes them, or the log of a
+/// verification.
+void keep_inputs(Ops& ops, const DeltaSegment& s, const TensorView& inputs) {
+  if (s.log == nullptr) {
+    ops.advance_window({.window = s.window, .inputs = inputs});
+    return;
+  }
+  // The window stays; its next content depends on how many rows will be accepted.
+  if (s.log->inputs.data != inputs.data)
+    ops.copy(s.log->inputs.data, inputs.data,
+             static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(inputs.cols) * sizeof(float));
+}
+
+}  // namespace
+
+void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
+                   std::span<const DeltaSegment> segments) {
   const Activations::Delta d = pass.activations.delta(pass.rows);
 
   // A lone verification logs its inputs where they are computed; among other segments they are copied.
@@ -40,57 +98,14 @@ void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
   pass.ops.linear({.x = pass.activations.normed(pass.rows), .targets = in});
 
   for (const DeltaSegment& s : segments) {
-    const auto rows = [&](const TensorView& view) { return view.row_range(s.first_row, s.rows); };
-    const TensorView inputs = rows(qkv);
-    const TensorView k = s.log != nullptr ? s.log->k : rows(d.k);
-    const TensorView alpha = s.log != nullptr ? s.log->alpha : rows(d.alpha);
-    const TensorView out = rows(d.out);
-    pass.ops.delta_rule(
-        {.prepare = {.shape = shape,
-                     .inputs = inputs,
-                     .window = s.window,
-                     .conv_weight = weights.conv.view,
-                     .a = rows(d.a),
-                     .b = rows(d.b),
-                     .a_log = weights.a_log.view,
-                     .dt_bias = weights.dt_bias.view,
-                     .q = rows(d.q),
-                     .k = k,
-                     .v = rows(d.v),
-                     .alpha = alpha,
-                     .beta = rows(d.beta)},
-         .step = {.shape = shape,
-                  .q = rows(d.q),
-                  .k = k,
-                  .v = rows(d.v),
-                  .alpha = alpha,
-                  .beta = rows(d.beta),
-                  .state = s.state,
-                  .write = s.log != nullptr ? StateWrite::kKeep : StateWrite::kStore,
-                  .u = s.log != nullptr ? s.log->u : TensorView{},
-                  .out = out},
-         .norm = {.x = out,
-                  .z = rows(d.z),
-                  .weight = weights.norm.view,
-                  .heads = config.linear_value_heads,
-                  .eps = static_cast<float>(config.rms_eps),
-                  .activation = config.output_gate == OutputGate::kSwish ? GateActivation::kSilu
-                                                                         : GateActivation::kSigmoid,
-                  .out = out}});
-    if (s.log != nullptr) {
-      // The window stays; its next content depends on how many rows will be accepted.
-      if (!logs_in_place)
-        pass.ops.copy(
-            s.log->inputs.data, inputs.data,
-            static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(inputs.cols) * sizeof(float));
-    } else {
-      pass.ops.advance_window({.window = s.window, .inputs = inputs});
-    }
+    const TensorView inputs = qkv.row_range(s.first_row, s.rows);
+    pass.ops.delta_rule(rule_of(pass, weights, s, inputs));
+    keep_inputs(pass.ops, s, inputs);
   }
-  const std::array<LinearParams::Target, 1> target{
-      {{weights.out_proj.get(), pass.activations.block_out(pass.rows),
-        pass.activations.block_base(pass.rows)}}};
-  pass.ops.linear({.x = d.out, .targets = target});
+  const std::array<LinearParams::Target, 1> out{
+      {{weights.out_proj.get(), pass.activations.sublayer_out(pass.rows),
+        pass.activations.sublayer_base(pass.rows)}}};
+  pass.ops.linear({.x = d.out, .targets = out});
 }
 
 }  // namespace mererun

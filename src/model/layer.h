@@ -65,7 +65,7 @@ struct DeltaSegment {
 DeltaShape delta_shape(const ModelConfig& config);
 StateGeometry state_geometry(const ModelConfig& config, bool draft_head);
 
-// A sub-block reads `normed` and writes block_out = block_base + its output (model/activations.h).
+// A sublayer reads `normed` and writes sublayer_out = sublayer_base + its output (model/activations.h).
 
 /// o_proj(attention(q, k, v of normed)). Source: model-math "Full attention layer".
 void run_attention(const PassContext& pass, const AttentionWeights& weights,

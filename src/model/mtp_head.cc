@@ -41,22 +41,22 @@ PassContext MtpHead::join(TensorView hidden, std::span<const TokenId> tokens, in
 /// Keys and values of joined rows.
 void MtpHead::append_rows(const PassContext& pass, int first_slot, KvCache& cache) {
   const LayerWeights& layer = weights_.head->layer;
-  form_.read(pass, layer, ResidualForm::SubBlock::kMixer);
+  form_.read(pass, layer, ResidualForm::Sublayer::kMixer);
   form_.append_keys(pass, layer, {0, pass.rows, first_slot, cache.layer(0)});
 }
 
 /// The head's layer and its end on joined rows.
 TensorView MtpHead::run_layer(const PassContext& pass, int first_slot, KvCache& cache) {
-  using SubBlock = ResidualForm::SubBlock;
+  using Sublayer = ResidualForm::Sublayer;
   const LayerWeights& layer = weights_.head->layer;
-  form_.read(pass, layer, SubBlock::kMixer);
+  form_.read(pass, layer, Sublayer::kMixer);
   const AttentionSegment segment{0, pass.rows, first_slot, cache.layer(0)};
   form_.attend(pass, layer, config_.layers, {&segment, 1});
-  form_.write(pass, layer, SubBlock::kMixer);
-  form_.read(pass, layer, SubBlock::kFeedForward);
+  form_.write(pass, layer, Sublayer::kMixer);
+  form_.read(pass, layer, Sublayer::kFeedForward);
   constexpr bool kAlwaysNormalise = true;  // the head's experts renormalise whatever the trunk does
   run_feed_forward(pass, layer, config_.layers, kAlwaysNormalise);
-  form_.write(pass, layer, SubBlock::kFeedForward);
+  form_.write(pass, layer, Sublayer::kFeedForward);
   return form_.finish_head(pass);
 }
 

@@ -8,8 +8,8 @@ void PlainForm::embed(const PassContext& pass) {
                    .out = activations_.residual(pass.rows)});
 }
 
-void PlainForm::read(const PassContext& pass, const LayerWeights& layer, SubBlock block) {
-  run_norm(pass, block == SubBlock::kMixer ? layer.input_norm : layer.post_norm);
+void PlainForm::read(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) {
+  run_norm(pass, sublayer == Sublayer::kMixer ? layer.input_norm : layer.post_norm);
 }
 
 void PlainForm::attend(const PassContext& pass, const LayerWeights& layer, int,

@@ -4,7 +4,7 @@
 
 namespace mererun {
 
-/// One stream: x + block(norm(x)), a final norm. Dense and mixture-of-experts models.
+/// One stream: x + sublayer(norm(x)), a final norm. Dense and mixture-of-experts models.
 class PlainForm final : public ResidualForm {
  public:
   PlainForm(Ops& ops, const ModelConfig& config, const ModelWeights& weights, const Activations& activations)
@@ -13,12 +13,12 @@ class PlainForm final : public ResidualForm {
   void begin(std::span<const TokenId>, std::span<const PassSegment>) override {}
   void embed(const PassContext& pass) override;
   void enter_layer(const PassContext&, const LayerWeights&, std::span<const PassSegment>) override {}
-  void read(const PassContext& pass, const LayerWeights& layer, SubBlock block) override;
+  void read(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) override;
   void attend(const PassContext& pass, const LayerWeights& layer, int index,
               std::span<const AttentionSegment> segments) override;
   void append_keys(const PassContext& pass, const LayerWeights& layer,
                    const AttentionSegment& segment) override;
-  void write(const PassContext&, const LayerWeights&, SubBlock) override {}  // blocks add to the residual
+  void write(const PassContext&, const LayerWeights&, Sublayer) override {}  // sublayers add to the residual
   TensorView finish(const PassContext& pass) override;
   TensorView output_input(TensorView hidden) override { return hidden; }
   void join_head(const PassContext& pass, TensorView hidden) override;

@@ -7,14 +7,14 @@
 
 namespace mererun {
 
-/// How a family keeps its residual: what a sub-block reads of it, where the output goes, and what the output
+/// How a family keeps its residual: what a sublayer reads of it, where the output goes, and what the output
 /// matrix and the draft head see. Decoder and draft head are written once over it.
 ///
-/// Dense and MoE: one stream, a norm before each sub-block and one at the end. Flash-Next: four streams
+/// Dense and MoE: one stream, a norm before each sublayer and one at the end. Flash-Next: four streams
 /// (flash_form.h). Thread-safety: one thread at a time.
 class ResidualForm {
  public:
-  enum class SubBlock { kMixer, kFeedForward };
+  enum class Sublayer { kMixer, kFeedForward };
 
   virtual ~ResidualForm() = default;
 
@@ -29,16 +29,16 @@ class ResidualForm {
   /// What a trunk layer does before its mixer.
   virtual void enter_layer(const PassContext& pass, const LayerWeights& layer,
                            std::span<const PassSegment> segments) = 0;
-  /// normed = the input of a sub-block.
-  virtual void read(const PassContext& pass, const LayerWeights& layer, SubBlock block) = 0;
-  /// The attention of a layer, normed to block_out.
+  /// normed = the input of a sublayer.
+  virtual void read(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) = 0;
+  /// The attention of a layer, normed to sublayer_out.
   virtual void attend(const PassContext& pass, const LayerWeights& layer, int index,
                       std::span<const AttentionSegment> segments) = 0;
   /// Of normed rows, only what later rows' attention reads: appended to the segment's cache.
   virtual void append_keys(const PassContext& pass, const LayerWeights& layer,
                            const AttentionSegment& segment) = 0;
-  /// Joins a sub-block's output to the residual.
-  virtual void write(const PassContext& pass, const LayerWeights& layer, SubBlock block) = 0;
+  /// Joins a sublayer's output to the residual.
+  virtual void write(const PassContext& pass, const LayerWeights& layer, Sublayer sublayer) = 0;
   /// After the last layer: the hidden rows [T, residual_dim or H], valid until the next pass.
   virtual TensorView finish(const PassContext& pass) = 0;
   /// What the output matrix multiplies, [rows, H], of hidden rows.

@@ -178,16 +178,16 @@ void CudaOps::linear(const LinearParams& p) {
     }
   }
   while (!left_.empty()) {
-    batch_.clear();
+    together_.clear();
     std::erase_if(left_, [&](const LinearParams::Target* target) {
       const AffineView& view = own(target->weight).affine();
       const bool fits =
-          batch_.size() < kMostTargets && (batch_.empty() || batch_[0].weight.same_layout(view));
-      if (fits) batch_.push_back({view, target->out, target->residual});
+          together_.size() < kMostTargets && (together_.empty() || together_[0].weight.same_layout(view));
+      if (fits) together_.push_back({view, target->out, target->residual});
       return fits;
     });
-    const AffineView& layout = batch_[0].weight;
-    run_affine(context_, affine_, batch_,
+    const AffineView& layout = together_[0].weight;
+    run_affine(context_, affine_, together_,
                coded_.of(context_, p.x, layout.group, code_order(context_, layout, p.x.rows)));
   }
   state_is_settled_ = true;

@@ -107,7 +107,7 @@ class CudaOps final : public Ops {
   AffineScratch affine_;
   // Of one linear call: targets not launched yet, and those of the next launch.
   std::vector<const LinearParams::Target*> left_;
-  std::vector<AffineTarget> batch_;
+  std::vector<AffineTarget> together_;
   std::vector<DeltaReplayParams> replays_;
   std::vector<AdvanceWindowParams> windows_;
   std::optional<RouteExpertsParams> route_;  // put off until the experts are called
