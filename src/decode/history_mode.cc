@@ -1,7 +1,5 @@
 #include "decode/history_mode.h"
 
-#include <algorithm>
-
 #include "decode/option_text.h"
 
 namespace mererun {
@@ -33,10 +31,6 @@ HistoryMode choose_history_mode(const HistoryCase& request) {
     case StreamHistory::kOn: break;
   }
   return HistoryMode::kStreaming;
-}
-
-int num_draft_history_tokens(HistoryMode mode, int num_prompt_tokens) {
-  return mode == HistoryMode::kNone ? 0 : std::max(0, num_prompt_tokens - 1);
 }
 
 }  // namespace mererun

@@ -42,7 +42,4 @@ struct HistoryCase {
 
 HistoryMode choose_history_mode(const HistoryCase& request);
 
-/// Confirmed prompt transitions before decoding, evaluated and waiting: N - 1, or 0 without a history.
-int num_draft_history_tokens(HistoryMode mode, int num_prompt_tokens);
-
 }  // namespace mererun

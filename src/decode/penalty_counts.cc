@@ -26,11 +26,6 @@ void PenaltyCounts::pop_tentative(int n) {
   }
 }
 
-int PenaltyCounts::output_count(TokenId id) const {
-  const auto entry = entries_.find(id);
-  return entry == entries_.end() ? 0 : entry->second.output;
-}
-
 double PenaltyCounts::penalised(const SamplingOptions& options, int output, double value) {
   const double repetition = options.repetition_penalty;
   if (repetition != 1) value = value > 0 ? value / repetition : value * repetition;

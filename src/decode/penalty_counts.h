@@ -27,9 +27,6 @@ class PenaltyCounts {
   void pop_tentative(int n);
   int num_tentative() const { return static_cast<int>(tentative_.size()); }
 
-  /// Occurrences of `id` in the output, tentative ones included.
-  int output_count(TokenId id) const;
-
   /// The logit of an id after bias: repetition (v > 0 ? v / r : v * r) over prompt and output, then minus
   /// presence and frequency over the output, in double. Calls apply(id, adjust) for every id that is
   /// concerned, where adjust(double) gives the new value.

@@ -1,14 +1,9 @@
 #include <array>
-#include <cmath>
 
+#include "kernels/numerics.h"
 #include "model/layer.h"
 
 namespace mererun {
-
-float attention_scale(const ModelConfig& config) {
-  constexpr double kLog2E = 1.4426950408889634;
-  return static_cast<float>(kLog2E / std::sqrt(static_cast<double>(config.head_dim)));
-}
 
 void prepare_attention(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& s,
                        Queries queries) {
@@ -45,7 +40,7 @@ void attend_dense(const PassContext& pass, const AttentionSegment& s) {
                    .positions = pass.activations.positions(pass.rows).col_range(s.first_row, s.rows),
                    .cache = s.cache,
                    .heads = pass.config.heads,
-                   .scale_log2e = attention_scale(pass.config),
+                   .scale_log2e = numerics::attention_scale_log2e(pass.config.head_dim),
                    .out = rows(a.out)});
 }
 

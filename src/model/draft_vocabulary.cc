@@ -48,13 +48,4 @@ TokenId DraftVocabulary::compact_id_to_token(int compact) const {
   check_failed("unreachable", "draft vocabulary ranges");
 }
 
-std::optional<int> DraftVocabulary::token_to_compact_id(TokenId token) const {
-  int before = 0;
-  for (const TokenRange& range : ranges_) {
-    if (token >= range.first && token <= range.last) return before + token - range.first;
-    before += range.last - range.first + 1;
-  }
-  return std::nullopt;
-}
-
 }  // namespace mererun

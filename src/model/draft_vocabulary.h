@@ -36,8 +36,6 @@ class DraftVocabulary {
   TokenId source_row(int compact) const;
   /// Token of a compact id in [0, rows()). Errors: kInvalidArgument outside.
   TokenId compact_id_to_token(int compact) const;
-  /// Compact id of a token; no value for a token that is never proposed.
-  std::optional<int> token_to_compact_id(TokenId token) const;
 
  private:
   std::vector<TokenRange> ranges_;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "kernels/numerics.h"
 
 namespace mererun {
 
@@ -160,7 +161,7 @@ void FlashForm::attend_sparse(const PassContext& pass, int index, const Attentio
                       .blocks = rows(a.blocks),
                       .cache = s.cache,
                       .heads = config_.heads,
-                      .scale_log2e = attention_scale(config_),
+                      .scale_log2e = numerics::attention_scale_log2e(config_.head_dim),
                       .out = rows(a.out)});
 }
 

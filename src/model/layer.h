@@ -80,9 +80,6 @@ void prepare_attention(const PassContext& pass, const AttentionWeights& weights,
 void append_keys(const PassContext& pass, const AttentionWeights& weights, const AttentionSegment& segment);
 /// Attention of a segment's rows to every position up to their own.
 void attend_dense(const PassContext& pass, const AttentionSegment& segment);
-/// AttendParams::scale_log2e of the config.
-float attention_scale(const ModelConfig& config);
-
 /// out_proj(gated delta rule of normed). Source: model-math "Gated DeltaNet layer".
 void run_delta_net(const PassContext& pass, const DeltaNetWeights& weights,
                    std::span<const DeltaSegment> segments);

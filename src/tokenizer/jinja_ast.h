@@ -110,7 +110,7 @@ struct Statement {
 };
 
 /// Symbols that the interpreter itself sets.
-enum WellKnownSymbol { kSymbolLoop, kSymbolCaller, kSymbolVarargs, kSymbolKwargs, kNumWellKnownSymbols };
+enum WellKnownSymbol { kSymbolLoop, kSymbolCaller, kSymbolVarargs, kSymbolKwargs };
 
 /// A parsed template. Immutable, shared by renderings.
 struct Program {

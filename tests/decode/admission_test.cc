@@ -261,15 +261,6 @@ TEST(HistoryMode, ReadsTheVariable) {
     EXPECT_EQ(parse_stream_history(text), StreamHistory::kOn);
 }
 
-TEST(HistoryMode, CountsOneTransitionLessThanTokens) {
-  for (const int n : {1, 2, 255, 256, 257, 4944}) {
-    EXPECT_EQ(num_draft_history_tokens(HistoryMode::kStreaming, n), n - 1);
-    EXPECT_EQ(num_draft_history_tokens(HistoryMode::kRetained, n), n - 1);
-    EXPECT_EQ(num_draft_history_tokens(HistoryMode::kNone, n), 0);
-  }
-  EXPECT_EQ(num_draft_history_tokens(HistoryMode::kStreaming, 0), 0);
-}
-
 TEST(Route, NamesAreTheReported) {
   EXPECT_EQ(name_of(Route::kMtpSpeculative), "mtp-speculative");
   EXPECT_EQ(name_of(Route::kContinuousBatched), "continuous-batched");
