@@ -281,16 +281,12 @@ class Inspector {
   }
 
   void scan_values() {
-    std::vector<const TensorEntry*> used;
-    std::copy_if(tensors_.begin(), tensors_.end(), std::back_inserter(used),
-                 [](const TensorEntry* tensor) { return !tensor->is_vision && !is_ngram_table(*tensor); });
-    const std::vector<std::string> found =
-        find_non_finite(used, [&](std::uint64_t done, std::uint64_t total) {
-          out_.is_stopped = progress_ && !progress_("verify", done, total);
-          if (!out_.is_stopped) out_.verified_tensors = out_.verified_tensors.value_or(0) + 1;
-          return !out_.is_stopped;
-        });
-    out_.problems.insert(out_.problems.end(), found.begin(), found.end());
+    const ValueScan scan = find_non_finite(tensors_, [&](std::uint64_t done, std::uint64_t total) {
+      return !progress_ || progress_("verify", done, total);
+    });
+    out_.verified_tensors = scan.tensors;
+    out_.is_stopped = scan.is_stopped;
+    out_.problems.insert(out_.problems.end(), scan.problems.begin(), scan.problems.end());
   }
 
   const InspectionOptions& options_;

@@ -192,16 +192,17 @@ struct TensorGroup {
 /// One entry per role and precision, in the order of the walk, matrices first.
 [[nodiscard]] std::vector<TensorGroup> tensor_groups(const HostWeights& weights);
 
-/// One sentence for every tensor that holds NaN or infinity, naming its first one and the file. Reads all
-/// data. `progress` (may be empty) gets the bytes scanned before each tensor and the bytes of all; false
-/// stops the scan.
-[[nodiscard]] std::vector<std::string> find_non_finite(
+/// What a scan for NaN and infinity came to.
+struct ValueScan {
+  std::vector<std::string> problems;  // one for every tensor that holds some: its first one and the file
+  std::uint64_t tensors = 0;          // scanned to their end or to such a value
+  bool is_stopped = false;            // by `progress`
+};
+/// Scans tensors of mapped files, in parts whose pages are let go: memory stays a part's, whatever a tensor's
+/// size. `progress` (may be empty) gets the bytes scanned before each part and the bytes of all; false stops
+/// the scan.
+[[nodiscard]] ValueScan find_non_finite(
     std::span<const TensorEntry* const> tensors,
     const std::function<bool(std::uint64_t done, std::uint64_t total)>& progress = {});
-/// Whether a tensor is part of an n-gram table, which may be far larger than memory: whole scans leave it
-/// out.
-[[nodiscard]] bool is_ngram_table(const TensorEntry& tensor);
-/// The same over the checkpoints of loaded weights, the vision tower and the n-gram table apart.
-[[nodiscard]] std::vector<std::string> find_non_finite(const HostWeights& weights);
 
 }  // namespace mererun

@@ -151,36 +151,35 @@ std::vector<TensorGroup> tensor_groups(const HostWeights& weights) {
   return groups;
 }
 
-std::vector<std::string> find_non_finite(
-    std::span<const TensorEntry* const> tensors,
-    const std::function<bool(std::uint64_t done, std::uint64_t total)>& progress) {
+ValueScan find_non_finite(std::span<const TensorEntry* const> tensors,
+                          const std::function<bool(std::uint64_t done, std::uint64_t total)>& progress) {
+  constexpr std::uint64_t kPart = std::uint64_t{16} << 20;
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   for (const TensorEntry* tensor : tensors) total += tensor->bytes;
-  std::vector<std::string> found;
+  ValueScan scan;
   for (const TensorEntry* tensor : tensors) {
-    if (progress && !progress(done, total)) break;
-    done += tensor->bytes;
-    const std::optional<std::uint64_t> index = find_non_finite(*tensor);
-    if (!index) continue;
-    found.push_back(fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}",
-                                tensor->stored_name, *index, tensor->file->path().filename().string()));
-  }
-  return found;
-}
-
-bool is_ngram_table(const TensorEntry& tensor) {
-  return tensor.name.find(".ngram_embedding.") != std::string::npos;
-}
-
-std::vector<std::string> find_non_finite(const HostWeights& weights) {
-  std::vector<const TensorEntry*> tensors;
-  for (const auto& checkpoint : weights.checkpoints) {
-    for (const TensorEntry& tensor : checkpoint->tensors()) {
-      if (!tensor.is_vision && !is_ngram_table(tensor)) tensors.push_back(&tensor);
+    std::optional<std::uint64_t> index;
+    for (std::uint64_t at = 0; !index && at < tensor->bytes; at += kPart) {
+      if (progress && !progress(done + at, total)) {
+        scan.is_stopped = true;
+        return scan;
+      }
+      TensorEntry part = *tensor;
+      part.data += at;
+      part.bytes = std::min(kPart, tensor->bytes - at);
+      index = find_non_finite(part);
+      if (index) *index += at / size_of(tensor->dtype);
+      tensor->file->drop_pages(part.data, part.bytes);
     }
+    done += tensor->bytes;
+    ++scan.tensors;
+    if (!index) continue;
+    scan.problems.push_back(
+        fmt::format("{}: expected finite numbers, got NaN or infinity at element {} in {}",
+                    tensor->stored_name, *index, tensor->file->path().filename().string()));
   }
-  return find_non_finite(tensors);
+  return scan;
 }
 
 }  // namespace mererun

@@ -129,6 +129,36 @@ TEST(VerifyCommand, WorksWithoutChecksums) {
   EXPECT_THAT(result.output, HasSubstr("\nsound\n"));
 }
 
+/// Overwrites bytes of a tensor in a safetensors file.
+void patch_tensor(const fs::path& path, const std::string& name, std::uint64_t at, std::string_view bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::uint64_t header_bytes = 0;
+  file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
+  std::string header(header_bytes, '\0');
+  file.read(header.data(), static_cast<std::streamsize>(header.size()));
+  const std::uint64_t begin = Json::parse(header).at(name).at("data_offsets").at(0);
+  file.seekp(static_cast<std::streamoff>(sizeof(header_bytes) + header_bytes + begin + at));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+TEST(VerifyCommand, ScansTheNgramTableToo) {
+  TempFolder folder;
+  fs::copy(fs::path(MERERUN_BINARY_DIR) / "golden" / "tiny-flash" / "mlx", folder.path(),
+           fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  const std::string scales =
+      "language_model.model.layers.1.ple.ple_embedding.ngram_embedding.shards.2.scales";
+  const std::vector<std::string> command = {"model", "verify", "--model", folder.path().string(), "--json"};
+  const Json sound = Json::parse(run_binary(command).output);
+  EXPECT_EQ(sound["tensorsScanned"], sound["tensors"]);
+  patch_tensor(folder / "model.safetensors", scales, 2 * 4000, "\xc1\x7f");
+  const auto result = run_binary(command);
+  EXPECT_EQ(result.status, 65);
+  EXPECT_THAT(
+      Json::parse(result.output)["problems"].get<std::vector<std::string>>(),
+      Contains(scales +
+               ": expected finite numbers, got NaN or infinity at element 4000 in model.safetensors"));
+}
+
 TEST(LinkCommand, TheIdThenFindsTheFolder) {
   const TempFolder folder;
   const std::string variable = "MERERUN_MODELS=" + (folder / "store").string();

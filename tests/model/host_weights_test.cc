@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/support/affine_quantise.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -357,19 +361,65 @@ TEST(HostWeights, TensorGroupsSumUpTheFile) {
   EXPECT_GT(bytes, weights.report.mapped_bytes * 9 / 10);
 }
 
+ValueScan scan_of(const HostWeights& weights) {
+  std::vector<const TensorEntry*> tensors;
+  for (const auto& checkpoint : weights.checkpoints)
+    for (const TensorEntry& tensor : checkpoint->tensors()) tensors.push_back(&tensor);
+  return find_non_finite(tensors);
+}
+
 TEST(HostWeights, FindsNonFiniteNumbers) {
   TempFolder temp;
   TinyFiles files = make_tiny_checkpoint(tiny_dense());
   files.write(temp / "good");
-  EXPECT_THAT(find_non_finite(load_host_weights(temp / "good")), IsEmpty());
+  EXPECT_THAT(scan_of(load_host_weights(temp / "good")).problems, IsEmpty());
   StoredTensor& scales = files.tensor("language_model.model.layers.2.mlp.up_proj.scales");
   scales.data[6] = '\x80';
   scales.data[7] = '\x7f';                                        // +inf in BF16
   files.tensor("norm.weight").data.replace(0, 2, "\xc0\x7f", 2);  // the head's norm: NaN
   files.write(temp / "bad");
-  EXPECT_THAT(find_non_finite(load_host_weights(temp / "bad")),
+  EXPECT_THAT(scan_of(load_host_weights(temp / "bad")).problems,
               ElementsAre(AllOf(HasSubstr("layers.2.mlp.up_proj.scales"), HasSubstr("element 3")),
                           AllOf(HasSubstr("norm.weight"), HasSubstr("element 0"))));
+}
+
+/// Bytes of mapped files that the process has in memory.
+std::uint64_t resident_file_bytes() {
+  std::uint64_t size = 0, resident = 0, shared = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident >> shared;
+  return shared * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(HostWeights, AScanTakesAPartOfALargeTensorIntoMemory) {
+  constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;
+  TempFolder temp;
+  {
+    std::ofstream file(temp / "table.bin", std::ios::binary);
+    file.seekp(kBytes - 2);     // the rest is a hole
+    file.write("\x80\xff", 2);  // -inf in BF16
+  }
+  const MappedFile file(temp / "table.bin");
+  TensorEntry tensor;
+  tensor.stored_name = "table";
+  tensor.dtype = DType::kBF16;
+  tensor.data = file.data();
+  tensor.bytes = file.size();
+  tensor.file = &file;
+  const TensorEntry* const tensors[] = {&tensor, &tensor};
+  const std::uint64_t before = resident_file_bytes();
+  std::uint64_t largest = 0;
+  std::uint64_t steps = 0;
+  const ValueScan scan = find_non_finite(tensors, [&](std::uint64_t done, std::uint64_t total) {
+    EXPECT_EQ(total, 2 * kBytes);
+    ++steps;
+    largest = std::max(largest, resident_file_bytes());
+    return done < kBytes + kBytes / 2;
+  });
+  EXPECT_THAT(scan.problems, ElementsAre(AllOf(HasSubstr("element 134217727 in table.bin"))));
+  EXPECT_EQ(scan.tensors, 1u);
+  EXPECT_TRUE(scan.is_stopped) << "inside the second";
+  EXPECT_GT(steps, 20u);
+  EXPECT_LT(largest, before + kBytes / 4);
 }
 
 }  // namespace
