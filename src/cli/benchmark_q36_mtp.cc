@@ -148,7 +148,7 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
   std::vector<MtpScenario> prompts = prompts_of(options);
   for (const MtpScenario& prompt : prompts)
     require_room(options, options.context_size, synthetic_prompt_tokens(*prompt.prompt_repeat));
-  SyntheticOptions synthetic = synthetic_options(options.synthetic, settings);
+  SyntheticOptions synthetic = synthetic_options(options.synthetic, settings, context);
   synthetic.max_rows = settings.prefill_chunk;
   subject.synthetic = std::make_unique<SyntheticModel>(synthetic);
   SyntheticModel& model = *subject.synthetic;

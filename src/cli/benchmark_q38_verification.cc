@@ -77,7 +77,7 @@ Subject make_synthetic(const BenchmarkVerificationOptions& options, ProgramConte
         fmt::format("{}", options.tokens));
   }
   subject.synthetic = std::make_unique<SyntheticModel>(
-      synthetic_options(options.synthetic, engine_options(options, context)));
+      synthetic_options(options.synthetic, engine_options(options, context), context));
   subject.id = subject.synthetic->id();
   subject.prompt = subject.synthetic->random_ids(kSyntheticPromptTokens, kPromptStream);
   return subject;

@@ -73,14 +73,16 @@ bool show_bytes(ProgressDisplay& display, const ProgramContext& context, std::st
   return !context.interrupts.requested();
 }
 
-SyntheticOptions synthetic_options(const SyntheticFlags& flags, const EngineOptions& settings) {
+SyntheticOptions synthetic_options(const SyntheticFlags& flags, const EngineOptions& settings,
+                                   const ProgramContext& context) {
   SyntheticOptions options{.geometry = *flags.geometry,
                            .layers = {},
                            .table_bytes = static_cast<std::uint64_t>(flags.table_mib.value_or(0)) << 20,
                            .backend = settings.backend,
                            .device = settings.device,
                            .threads = settings.threads,
-                           .cpu_isa = settings.cpu_isa};
+                           .cpu_isa = settings.cpu_isa,
+                           .cancelled = &context.interrupts.flag()};
   if (flags.layers) options.layers = static_cast<int>(*flags.layers);
   return options;
 }

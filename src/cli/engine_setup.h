@@ -33,8 +33,9 @@ ProgressDisplay::Mode progress_mode(const CommonOptions& options, const ProgramC
 bool show_bytes(ProgressDisplay& display, const ProgramContext& context, std::string_view phase,
                 std::uint64_t done, std::uint64_t total);
 
-/// The synthetic model that the flags describe; they name a geometry.
-SyntheticOptions synthetic_options(const SyntheticFlags& flags, const EngineOptions& settings);
+/// The synthetic model that the flags describe; they name a geometry. Ctrl-C ends its making.
+SyntheticOptions synthetic_options(const SyntheticFlags& flags, const EngineOptions& settings,
+                                   const ProgramContext& context);
 
 /// Sampling of a request: flag, else the model's generation_config.json, else 0.7 / 0.9 / off / off. A random
 /// seed where none is named.

@@ -43,7 +43,7 @@ SyntheticModel::SyntheticModel(const SyntheticOptions& options, const LoadProgre
   // Both refuse before anything is made.
   choose_backend(options.backend, options.device);
   cpu::select_kernels(options.cpu_isa);
-  SyntheticWeights weights = make_synthetic_weights(geometry_.config, seed_);
+  SyntheticWeights weights = make_synthetic_weights(geometry_.config, seed_, options.cancelled);
   memory_ = std::move(weights.memory);
   ModelLimits limits;
   limits.max_rows = options.max_rows;

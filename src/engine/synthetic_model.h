@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@ struct SyntheticOptions {
   CpuIsa cpu_isa = CpuIsa::kAuto;
   int max_rows = 64;  // of a prefill chunk
   std::uint64_t seed = 1;
+  const std::atomic<bool>* cancelled = nullptr;  // ends the making of the weights
 };
 
 /// A model of random weights: the shapes, and so the cost, of a published one, with nothing downloaded. What
@@ -31,7 +33,7 @@ struct SyntheticOptions {
 /// Thread-safety: one thread only.
 class SyntheticModel {
  public:
-  /// Errors: those of make_synthetic_geometry and of the backend.
+  /// Errors: those of make_synthetic_geometry, make_synthetic_weights and the backend.
   explicit SyntheticModel(const SyntheticOptions& options, const LoadProgress& progress = {});
 
   /// "synthetic:<geometry>".

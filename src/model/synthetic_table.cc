@@ -1,9 +1,11 @@
 #include "model/synthetic_table.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -20,24 +22,23 @@ constexpr int kTableBits = 4;
 constexpr int kTableGroup = 32;
 constexpr std::size_t kPart = std::size_t{1} << 20;  // bytes written at once
 
-/// A file that goes with its last owner.
+/// A file without a name, so that it goes with the process, whatever ends it.
 class TemporaryFile {
  public:
-  TemporaryFile() {
-    std::string name = (std::filesystem::temp_directory_path() / "mererun-table-XXXXXX").string();
-    descriptor_ = ::mkstemp(name.data());
-    path_ = name;
+  TemporaryFile() : name_(folder() / "mererun-table-XXXXXX") {
+    std::string name = name_.string();
+    descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
     if (descriptor_ < 0) fail();
+    ::unlink(name.c_str());
   }
   ~TemporaryFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
+  /// Opens the file again, as long as this object lives.
+  std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
   void write(const std::byte* data, std::size_t bytes) {
     while (bytes > 0) {
       const ssize_t n = ::write(descriptor_, data, bytes);
@@ -49,19 +50,27 @@ class TemporaryFile {
   }
 
  private:
+  static std::filesystem::path folder() {
+    std::error_code error;
+    std::filesystem::path found = std::filesystem::temp_directory_path(error);
+    if (error) fail_expected(ErrorCode::kIo, "TMPDIR", "a folder for temporary files", error.message());
+    return found;
+  }
   [[noreturn]] void fail() const {
-    fail_expected(ErrorCode::kIo, path_.string(), "room for a table", std::strerror(errno));
+    fail_expected(ErrorCode::kIo, name_.string(), "room for a table", std::strerror(errno));
   }
 
-  std::filesystem::path path_;
+  std::filesystem::path name_;  // for messages
   int descriptor_ = -1;
 };
 
-/// Writes `bytes` bytes, eight at a time from `value(index)`.
+/// Writes `bytes` bytes, eight at a time from `value(index)`. Errors: kIo; kCancelled.
 template <typename F>
-void write_words(TemporaryFile& file, std::uint64_t bytes, F&& value) {
+void write_words(TemporaryFile& file, std::uint64_t bytes, const std::atomic<bool>* cancelled, F&& value) {
   std::vector<std::uint64_t> part(kPart / sizeof(std::uint64_t));
   for (std::uint64_t done = 0; done < bytes; done += kPart) {
+    if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed))
+      throw Error(ErrorCode::kCancelled, "synthetic table: interrupted");
     for (std::size_t i = 0; i < part.size(); ++i) part[i] = value(done / sizeof(std::uint64_t) + i);
     file.write(reinterpret_cast<const std::byte*>(part.data()),
                static_cast<std::size_t>(std::min<std::uint64_t>(kPart, bytes - done)));
@@ -88,7 +97,8 @@ int ngram_base_for_bytes(const FlashConfig& config, std::uint64_t bytes) {
   return static_cast<int>(std::clamp<std::uint64_t>(base, 16, 1u << 30));
 }
 
-SyntheticTable make_synthetic_table(const FlashConfig& config, int vocabulary, std::uint64_t seed) {
+SyntheticTable make_synthetic_table(const FlashConfig& config, int vocabulary, std::uint64_t seed,
+                                    const std::atomic<bool>* cancelled) {
   SyntheticTable table;
   HostNgramTable& host = table.host;
   host.buffers = make_ngram_buffers(config, vocabulary);
@@ -107,7 +117,7 @@ SyntheticTable make_synthetic_table(const FlashConfig& config, int vocabulary, s
   TableShard shard;
   const auto add = [&](std::int64_t row_bytes, auto&& value) {
     shard.arrays.push_back({file->path(), offset, static_cast<std::uint64_t>(row_bytes)});
-    write_words(*file, rows * static_cast<std::uint64_t>(row_bytes), value);
+    write_words(*file, rows * static_cast<std::uint64_t>(row_bytes), cancelled, value);
     offset += rows * static_cast<std::uint64_t>(row_bytes);
   };
   add(host.format.weight_row_bytes(), [&](std::uint64_t i) { return synthetic_bits(seed + 3, i); });

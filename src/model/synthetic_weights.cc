@@ -83,14 +83,14 @@ class Maker {
   }
 
   /// Makes the memory that the next walk binds to.
-  void allocate() {
+  void allocate(const std::atomic<bool>* cancelled) {
     arena_ = std::make_shared<Arena>();
     arena_->codes = allocate_host(largest_ + kWindowStep * kWindows);
     ThreadPool pool(0);
     fill_codes(pool);
     arena_->scales = std::move(scales_);
     if (config_.flash && config_.flash->has_ngrams())
-      arena_->table = make_synthetic_table(*config_.flash, config_.vocabulary, seed_);
+      arena_->table = make_synthetic_table(*config_.flash, config_.vocabulary, seed_, cancelled);
     for (auto& [key, arrays] : arena_->scales) fill_scales(pool, key, arrays);
     bytes_ = 0;
   }
@@ -260,10 +260,11 @@ std::uint64_t synthetic_bits(std::uint64_t seed, std::uint64_t index) {
   return split_mix((seed * 0xD1342543DE82EF95ULL + index + 1) * kSplitMixIncrement);
 }
 
-SyntheticWeights make_synthetic_weights(const ModelConfig& config, std::uint64_t seed) {
+SyntheticWeights make_synthetic_weights(const ModelConfig& config, std::uint64_t seed,
+                                        const std::atomic<bool>* cancelled) {
   Maker maker(config, seed);
   maker.walk();
-  maker.allocate();
+  maker.allocate(cancelled);
   return {.host = maker.walk(), .memory = maker.memory()};
 }
 

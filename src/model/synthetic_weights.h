@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,8 +49,10 @@ struct SyntheticWeights {
 /// The reference backend reads the array itself; its timings mean nothing.
 ///
 /// The bits depend on config and seed only. Fills in parallel. The table of Flash-Next is written to a
-/// temporary file that goes with `memory`. Errors: kOutOfMemory, kIo.
-SyntheticWeights make_synthetic_weights(const ModelConfig& config, std::uint64_t seed);
+/// temporary file that goes with `memory`, or with the process. Errors: kOutOfMemory, kIo; kCancelled if
+/// `cancelled` (may be null) is set while the table is written.
+SyntheticWeights make_synthetic_weights(const ModelConfig& config, std::uint64_t seed,
+                                        const std::atomic<bool>* cancelled = nullptr);
 
 /// A well-mixed 64-bit number for (seed, index): the generator of everything synthetic.
 std::uint64_t synthetic_bits(std::uint64_t seed, std::uint64_t index);

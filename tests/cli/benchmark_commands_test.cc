@@ -275,6 +275,16 @@ TEST(VerificationBenchmarkCommand, FlashNextIsProvedAtWidthsOfItsOwn) {
   EXPECT_THAT(widths, ElementsAre(1, 4, 8, 16, 32));
 }
 
+TEST(VerificationBenchmarkCommand, AFolderForTheTableThatIsMissingIsOneError) {
+  const RunResult result = run_binary({"model", "benchmark", "q38-verification", "--synthetic", "small-flash",
+                                       "--synthetic-layers", "4", "--synthetic-table-mib", "2"},
+                                      {}, {"TMPDIR=/nonexistent"});
+  EXPECT_EQ(result.status, 74);
+  EXPECT_EQ(result.errors,
+            "mere.run: error: TMPDIR: expected a folder for temporary files, got No such file "
+            "or directory\n");
+}
+
 TEST(MtpBenchmarkCommand, MeasuresASyntheticModelAndSaysSo) {
   const RunResult result =
       run_binary({"model", "benchmark", "q36-mtp", "--synthetic", "small-dense", "--synthetic-layers", "4",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -73,8 +74,20 @@ TEST(SyntheticWeights, TheTableGoesWithItsMemory) {
         make_synthetic_weights(make_synthetic_geometry("small-flash", 4, 1 << 20).config, 1);
     path = weights.host.layers[1].flash->ngram->table.shards.front().arrays.front().path;
     EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(std::filesystem::hard_link_count(path), 0u) << "a name would outlive a process that is killed";
   }
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(SyntheticWeights, AnInterruptEndsTheWritingOfTheTable) {
+  const ModelConfig config = make_synthetic_geometry("small-flash", 4, 1 << 20).config;
+  const std::atomic<bool> cancelled = true;
+  try {
+    make_synthetic_weights(config, 1, &cancelled);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+  }
 }
 
 TEST(SyntheticWeights, BytesAreThoseOfTheModel) {
