@@ -101,7 +101,7 @@ TEST(PrefixDigests, NamesFollowTheTokensBeforeAndNothingElse) {
     for (int i = 0; i < 4; ++i) {
       const bool inside = at < static_cast<std::size_t>(256 * (i + 1));
       EXPECT_EQ(changed.trunk_page(i) == digests.trunk_page(i), !inside) << at;
-      // The last transition of a head page ends in the token after the block.
+      // The last transition of a head page ends in the token after the page.
       EXPECT_EQ(changed.head_page(i) == digests.head_page(i), at > static_cast<std::size_t>(256 * (i + 1)))
           << at;
     }
@@ -112,7 +112,7 @@ TEST(PrefixDigests, NamesFollowTheTokensBeforeAndNothingElse) {
 TEST(PrefixDigestsDeathTest, APageOfTheHeadNeedsTheTokenBehindIt) {
   const std::vector<TokenId> ids = testing::count_up(0, 257);
   (void)PrefixDigests(ids).head_page(0);
-  EXPECT_DEATH(PrefixDigests(std::span(ids).first(256)).head_page(0), "token after the block");
+  EXPECT_DEATH(PrefixDigests(std::span(ids).first(256)).head_page(0), "token after the page");
 }
 
 }  // namespace
