@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +13,7 @@
 #include "cli/interrupts.h"
 #include "cli/json_output.h"
 #include "cli/mtp_report.h"
+#include "cli/prompt.h"
 #include "cli/report_parts.h"
 #include "engine/benchmark_mtp.h"
 #include "engine/chat_encoder.h"
@@ -44,9 +43,7 @@ struct Subject {
 };
 
 std::string read_prompt_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_expected(ErrorCode::kNotFound, path, "a prompt file", "nothing that can be read");
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text = read_file(path);
   if (text.empty()) fail_expected(ErrorCode::kInvalidArgument, path, "a prompt", "an empty file");
   return text;
 }

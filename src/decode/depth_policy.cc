@@ -220,7 +220,7 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
 
 /// Whether a right draft alone is worth its time: then probes that are right go on until drafting pays.
 bool DepthPolicy::may_go_on_probing() const {
-  return times() != nullptr && times()->of(1) < kTolerableProbe * times()->of(0);
+  return times() != nullptr && times()->max_depth() > 0 && times()->of(1) < kTolerableProbe * times()->of(0);
 }
 
 int draft_cap(int max_depth, std::int64_t budget, Position context, Position committed) {

@@ -232,6 +232,7 @@ void Generation::round() {
   DepthChoice choice{.depth = 0, .reason = DepthReason::kBudget};
   const DraftOutlook ahead = outlook();
   if (cap > 0) choice = parts_.policy->choose(cap, ahead);
+  const DepthChoice chosen = choice;
   record_pending();
   choice.depth = draft(choice);
   times.draft_submit = timer.lap();
@@ -257,9 +258,12 @@ void Generation::round() {
   timer.finish(choice.depth, walk.accepted, times.accept);
   statistics_.record_round({choice, walk.accepted, walk.emitted});
   if (parts_.policy != nullptr && cap > 0) {
-    parts_.policy->update(choice, walk.accepted);
-    // A round that first evaluated a backlog is no measure of others.
-    if (choice.depth == 0 || ahead.waiting <= parts_.policy->max_depth() + 1)
+    // Drafts that were wanted and did not come, or were given up, are as good as wrong ones; what they took
+    // is no serial round's time.
+    const bool came = choice.depth > 0 || chosen.depth == 0;
+    parts_.policy->update(came ? choice : chosen, walk.accepted);
+    // Nor is a round that first evaluated a backlog a measure of others.
+    if (came && (choice.depth == 0 || ahead.waiting <= parts_.policy->max_depth() + 1))
       parts_.policy->observe(choice.depth, watch.seconds());
   }
   if (auto& history = state.history(); history && history->waiting() >= 2 * kHistoryGroup)

@@ -285,6 +285,12 @@ TEST(VerificationBenchmarkCommand, AFolderForTheTableThatIsMissingIsOneError) {
             "or directory\n");
 }
 
+TEST(MtpBenchmarkCommand, APromptFileThatIsAFolderIsOneError) {
+  const RunResult result = run_binary({"model", "benchmark", "q36-mtp", "--prompt-file", "/tmp"});
+  EXPECT_EQ(result.status, 74);
+  EXPECT_EQ(result.errors, "mere.run: error: /tmp: expected a file, got a folder\n");
+}
+
 TEST(MtpBenchmarkCommand, MeasuresASyntheticModelAndSaysSo) {
   const RunResult result =
       run_binary({"model", "benchmark", "q36-mtp", "--synthetic", "small-dense", "--synthetic-layers", "4",

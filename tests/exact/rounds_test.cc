@@ -414,6 +414,19 @@ TEST_P(Rounds, CancellationEndsBetweenRoundsAndKeepsTheCommittedState) {
   EXPECT_EQ(started.state.length(), kPrompt + 5);
 }
 
+TEST_P(Rounds, ADrafterThatGivesNothingIsSoonLeftAlone) {
+  ScriptDrafter silent([](Position, int) { return std::vector<TokenId>(); });
+  IdSink sink;
+  const GenerationOutcome o = testing::run_generation(
+      *model_,
+      {.prompt = prompt_, .max_tokens = kTokens, .width = 5, .drafter = &silent, .cost = FixedCost{}}, sink);
+  EXPECT_EQ(o.ids, serial(kTokens));
+  expect_consistent(o);
+  EXPECT_EQ(o.statistics.drafted(), 0);
+  EXPECT_GT(silent.calls, 1) << "it is probed";
+  EXPECT_LT(silent.calls, kTokens / 4) << "a round that wanted drafts and got none counts as wrong drafts";
+}
+
 TEST(FlashRounds, TableRowsAreReadAheadOfTheirPass) {
   const auto model = testing::load_model(testing::golden_dir() / "tiny-flash" / "mlx", "cpu");
   const NgramTable& table = *model->weights().layers[1].flash->ngram->table;
