@@ -231,7 +231,7 @@ void refuse_duplicates(const std::vector<TensorEntry>& sorted, std::string_view 
   fail_expected(ErrorCode::kCorruptData, where, "every tensor once", quote(twin->stored_name) + " twice");
 }
 
-/// Refuses overlapping tensors; returns how many data bytes belong to none.
+/// Refuses overlapping tensors and bytes behind the last one; returns how many data bytes belong to none.
 std::uint64_t count_unused_bytes(const std::vector<TensorEntry>& tensors, std::span<const std::byte> data,
                                  std::string_view where) {
   std::vector<const TensorEntry*> by_offset;
@@ -240,7 +240,7 @@ std::uint64_t count_unused_bytes(const std::vector<TensorEntry>& tensors, std::s
   }
   std::sort(by_offset.begin(), by_offset.end(),
             [](const TensorEntry* a, const TensorEntry* b) { return a->data < b->data; });
-  std::uint64_t used = 0;
+  std::uint64_t used = 0, end = 0;
   const TensorEntry* previous = nullptr;
   for (const TensorEntry* tensor : by_offset) {
     if (previous != nullptr && tensor->data < previous->data + previous->bytes) {
@@ -250,9 +250,14 @@ std::uint64_t count_unused_bytes(const std::vector<TensorEntry>& tensors, std::s
           fmt::format("{}, inside tensor {}", tensor->data - data.data(), quote(previous->stored_name)));
     }
     used += tensor->bytes;
+    end = static_cast<std::uint64_t>(tensor->data - data.data()) + tensor->bytes;
     previous = tensor;
   }
-  return data.size() - used;
+  if (end != data.size()) {
+    fail_expected(ErrorCode::kCorruptData, where, fmt::format("{} data bytes, the last tensor's end", end),
+                  fmt::format("{}", data.size()));
+  }
+  return end - used;
 }
 
 }  // namespace
@@ -268,7 +273,8 @@ SafetensorsContent parse_safetensors(std::span<const std::byte> image, std::stri
   for (std::size_t i = 0; i < kLengthBytes; ++i)
     length |= std::to_integer<std::uint64_t>(image[i]) << (8 * i);
   if (length > kMaxSafetensorsHeaderBytes) {
-    fail(fmt::format("a header of at most {} bytes", kMaxSafetensorsHeaderBytes), fmt::format("{}", length));
+    fail(fmt::format("a safetensors file, with a header of at most {} bytes", kMaxSafetensorsHeaderBytes),
+         fmt::format("{} (another kind of file?)", length));
   }
   if (length > image.size() - kLengthBytes) {
     fail(fmt::format("a header of {} bytes", length),

@@ -33,8 +33,9 @@ struct SafetensorsContent {
 /// Errors: kCorruptData, naming file, tensor, expected and got, for a header longer than the image or than
 /// kMaxSafetensorsHeaderBytes, bad JSON, a duplicate name or key, a missing or unknown field, offsets that
 /// are negative, reversed, overlapping, past the end or unlike dtype x shape, a shape whose product overflows
-/// or that has more than 8 dimensions; kUnsupported for a dtype that this build does not know. Source: the
-/// safetensors format description (Hugging Face), except that unused bytes are a note, not an error.
+/// or that has more than 8 dimensions, bytes behind the last tensor; kUnsupported for a dtype that this build
+/// does not know. Source: the safetensors format description (Hugging Face), except that unused bytes between
+/// tensors are a note, not an error.
 /// Thread-safety: thread-safe.
 SafetensorsContent parse_safetensors(std::span<const std::byte> image, std::string_view where);
 

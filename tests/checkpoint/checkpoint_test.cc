@@ -225,7 +225,10 @@ TEST(Checkpoint, AnIndexMayNameDraftHeadFilesAndSubfolders) {
 TEST(Checkpoint, HolesBecomeNotes) {
   const TempFolder folder;
   folder.write("config.json", "{}");
-  folder.write("model.safetensors", image_of_u8_tensors({"model.norm.weight"}) + "tail");
+  folder.write(
+      "model.safetensors",
+      testing::safetensors_image(R"({"model.norm.weight":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+                                 std::string(8, 'x')));
   const Checkpoint checkpoint = Checkpoint::open(folder.path());
   ASSERT_EQ(checkpoint.notes().size(), 1u);
   EXPECT_THAT(checkpoint.notes()[0], HasSubstr("model.safetensors: 4 data bytes belong to no tensor"));

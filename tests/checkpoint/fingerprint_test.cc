@@ -59,7 +59,7 @@ TEST(Fingerprint, EveryPartChangesIt) {
   expect_new("an empty file is not an absent one");
   folder.write("model.safetensors", image_of_u8_tensors({"model.b"}, kTensorBytes));
   expect_new("header");
-  folder.write("model.safetensors", image_of_u8_tensors({"model.b"}, kTensorBytes) + "x");
+  folder.write("model.safetensors", image_of_u8_tensors({"model.b"}, kTensorBytes + 1));
   expect_new("size");
   poke(folder / "model.safetensors", 1);
   expect_new("last byte");

@@ -30,6 +30,8 @@ constexpr std::string_view kSmallHeader =
     R"("model.norm.weight":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
     R"("lm_head.weight":{"dtype":"U32","shape":[1,2],"data_offsets":[4,12]}}   )";
 
+std::string one(std::string_view fields) { return fmt::format(R"({{"model.t":{{{}}}}})", fields); }
+
 std::string small_image() { return safetensors_image(kSmallHeader, std::string("abcdefghijkl")); }
 
 TEST(Safetensors, ReadsEveryFieldOfAHandMadeFile) {
@@ -81,8 +83,32 @@ TEST(Safetensors, AcceptsScalarsEmptyTensorsAndAnEmptyHeader) {
 TEST(Safetensors, NotesBytesThatNoTensorUses) {
   const std::string image = safetensors_image(
       R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})",
-      "abcde");
-  EXPECT_THAT(parse(image).notes, ElementsAre("file.safetensors: 3 data bytes belong to no tensor"));
+      "abcd");
+  EXPECT_THAT(parse(image).notes, ElementsAre("file.safetensors: 2 data bytes belong to no tensor"));
+}
+
+// The reference library refuses them too: another file was appended, or the header is of a shorter one.
+TEST(Safetensors, RefusesBytesBehindTheLastTensor) {
+  for (const std::string& whole :
+       {small_image(), safetensors_image("{}", ""),
+        safetensors_image(one(R"("dtype":"U8","shape":[0],"data_offsets":[0,0])"), "")}) {
+    EXPECT_NO_THROW(parse(whole));
+    for (const std::size_t surplus : {1, 8, 4096}) {
+      const Error error = error_of([&] { parse(whole + std::string(surplus, '\0')); });
+      EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+      EXPECT_THAT(error.what(), HasSubstr("data bytes, the last tensor's end, got "));
+    }
+  }
+}
+
+TEST(Safetensors, AFileOfAnotherKindIsSaidToBeOne) {
+  for (const std::string_view text : {"root:x:0:0:root:/root:/bin/bash\n", "{\"model_type\": \"qwen\"}",
+                                      "\x7f"
+                                      "ELF\2\1\1\1\1\1"}) {
+    EXPECT_THAT(error_of([&] { parse(text); }).what(),
+                AllOf(HasSubstr("file.safetensors: expected a safetensors file, with a header of at most"),
+                      HasSubstr("(another kind of file?)")));
+  }
 }
 
 struct Refusal {
@@ -92,8 +118,6 @@ struct Refusal {
   std::string expected;  // part of the message
   ErrorCode code = ErrorCode::kCorruptData;
 };
-
-std::string one(std::string_view fields) { return fmt::format(R"({{"model.t":{{{}}}}})", fields); }
 
 std::vector<Refusal> refusals() {
   return {
@@ -191,7 +215,8 @@ TEST(Safetensors, RefusesHeaderLengthsThatTheFileCannotHold) {
     const std::string image = safetensors_image(length, "{}", "");
     const Error error = error_of([&] { parse(image); });
     EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
-    EXPECT_THAT(error.what(), HasSubstr("file.safetensors: expected a header of")) << length;
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("file.safetensors: expected a "), HasSubstr("header of ")))
+        << length;
   }
 }
 
