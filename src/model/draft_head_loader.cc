@@ -38,9 +38,8 @@ std::optional<DraftVocabulary> draft_vocabulary(const LoadOptions& options, cons
 
 /// The coarse matrix of the shortlist: 2 bits, groups of 64, rows in compact order.
 LinearSource bind_shortlist(TensorBinder& binder, const HostWeights& weights, const HostDraftHead& head) {
-  const std::string module =
-      binder.find("mtp.draft_lm_head.weight") != nullptr ? "mtp.draft_lm_head" : "draft_lm_head";
-  if (binder.find(module + ".weight") == nullptr) return {};
+  const std::string module = binder.has_prefix("mtp.draft_lm_head.") ? "mtp.draft_lm_head" : "draft_lm_head";
+  if (!binder.has_prefix(module + ".")) return {};
   if (!head.vocabulary) {
     binder.problem(
         fmt::format("{}.weight: expected a compact draft vocabulary beside it, got none for {} tokens",
@@ -61,28 +60,28 @@ LinearSource bind_shortlist(TensorBinder& binder, const HostWeights& weights, co
 
 FoundHead find_draft_head(const fs::path& folder, const std::shared_ptr<const Checkpoint>& trunk,
                           const LoadOptions& options) {
-  const auto open = [](const DraftHeadPlace& place, HeadPlace kind) -> FoundHead {
-    auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open_sidecar(place));
+  const auto open = [&](const DraftHeadPlace& place, HeadPlace kind) -> FoundHead {
+    const bool shared = place.kind == DraftHeadPlaceKind::kShards;
+    auto checkpoint = shared ? trunk : std::make_shared<const Checkpoint>(Checkpoint::open_sidecar(place));
     if (!checkpoint->holds_draft_head()) return {};
     return {kind, place.files.size() == 1 ? place.files.front() : place.folder, std::move(checkpoint)};
   };
   std::optional<fs::path> root;
   if (!options.mtp_root.empty()) root = options.mtp_root;
   for (const DraftHeadPlace& place : find_draft_head_files(folder, root)) {
-    if (place.kind == DraftHeadPlaceKind::kShards) {
-      if (trunk->holds_draft_head()) return {HeadPlace::kTargetShards, folder, trunk};
-      continue;
+    if (root && place.kind != DraftHeadPlaceKind::kRoot) {
+      fail_expected(ErrorCode::kNotFound, root->string(), "a draft head (mtp.* tensors) in it or in its mtp/",
+                    "none");
     }
     FoundHead found = open(place, place_of(place.kind));
     if (found.checkpoint != nullptr) return found;
-    if (place.kind == DraftHeadPlaceKind::kRoot) {
-      fail_expected(ErrorCode::kNotFound, options.mtp_root.string(), "a draft head (mtp.* tensors)", "none");
-    }
   }
   for (const fs::path& companion : options.companions) {
-    const std::vector<DraftHeadPlace> places = find_draft_head_files(folder, companion);
-    FoundHead found = open(places.front(), HeadPlace::kCompanion);
-    if (found.checkpoint != nullptr) return found;
+    for (const DraftHeadPlace& place : find_draft_head_files(folder, companion)) {
+      if (place.kind != DraftHeadPlaceKind::kRoot) break;
+      FoundHead found = open(place, HeadPlace::kCompanion);
+      if (found.checkpoint != nullptr) return found;
+    }
   }
   return {};
 }

@@ -17,7 +17,7 @@ struct FoundHead {
   std::shared_ptr<const Checkpoint> checkpoint;  // the trunk's own for kTargetShards; null for kNone
 };
 
-/// Looks for the draft head of `folder` in this order: `options.mtp_root`; the target's shards;
+/// Looks for the draft head of `folder` in this order: `options.mtp_root` with its mtp/; the target's shards;
 /// mtp.safetensors, model-mtp.safetensors; mtp/; the companions. The first that holds any tensor of a head
 /// wins. Internal to model/. Errors: kNotFound if `options.mtp_root` holds none; those of
 /// Checkpoint::open_sidecar.

@@ -28,7 +28,7 @@ class ExpertBinder {
         report_(report) {}
 
   void bind() {
-    const bool fused = has("experts.gate_up_proj") || has("switch_mlp.gate_up_proj");
+    const bool fused = is_fused();
     const bool transposed = is_transposed();
     for (const StackRow& row : expert_stacks(config_)) {
       const bool half = fused && row.field != &HostMoe::expert_down;
@@ -40,18 +40,32 @@ class ExpertBinder {
       } else if (binder_.has_prefix(base_ + "experts.0.")) {
         moe_.*row.field = per_expert(row);
       } else {
-        // Reports the missing tensor under the name that most files use.
-        moe_.*row.field =
-            binder_.stack(base_ + "switch_mlp." + row.projection, config_.experts, row.out, row.in, {});
+        // Reports the missing tensor.
+        moe_.*row.field = binder_.stack(missing_module(row.projection), config_.experts, row.out, row.in, {});
       }
     }
     if (fused) bind_fused(transposed);
   }
 
  private:
+  /// Whether the file holds any part of it.
   bool has(std::string_view name) const {
     return binder_.find(fmt::format("{}{}", base_, name)) != nullptr ||
-           binder_.find(fmt::format("{}{}.weight", base_, name)) != nullptr;
+           binder_.has_prefix(fmt::format("{}{}.", base_, name));
+  }
+
+  /// A file of `experts.down_proj` alone is one of fused stacks that lacks the other.
+  bool is_fused() const {
+    const auto stacked = [&](std::string_view projection) { return !stacked_module(projection).empty(); };
+    return stacked("gate_up_proj") ||
+           (has("experts.down_proj") && !stacked("gate_proj") && !stacked("up_proj"));
+  }
+
+  /// What a stack would be called beside the others: as most files do where there are none.
+  std::string missing_module(std::string_view projection) const {
+    const bool plain = has("experts.down_proj") || has("experts.gate_up_proj") || has("experts.gate_proj") ||
+                       has("experts.up_proj");
+    return fmt::format("{}{}{}", base_, plain ? "experts." : "switch_mlp.", projection);
   }
 
   /// The module that holds a projection as one stack; empty if there is none.
@@ -88,8 +102,9 @@ class ExpertBinder {
     const auto shaped = [](const TensorEntry* t, std::array<std::int64_t, 3> shape) {
       return t != nullptr && t->shape == std::vector<std::int64_t>(shape.begin(), shape.end());
     };
-    if (h != i) return shaped(unquantised_stack("down_proj"), {e, i, h});
-    return shaped(unquantised_stack("gate_up_proj"), {e, h, 2 * i});
+    // A square stack does not tell.
+    return (h != i && shaped(unquantised_stack("down_proj"), {e, i, h})) ||
+           (h != 2 * i && shaped(unquantised_stack("gate_up_proj"), {e, h, 2 * i}));
   }
 
   void bind_fused(bool transposed) {
@@ -97,10 +112,12 @@ class ExpertBinder {
     if (transposed) {
       const StackRow row{"gate_up_proj", &HostMoe::expert_gate, width, config_.hidden};
       moe_.expert_gate = transposed_stack(row, "gate_up_proj", 2 * width, 0, width);
+      if (moe_.expert_gate.empty()) return;
       moe_.expert_up = transposed_stack(row, "gate_up_proj", 2 * width, width, width);
       return;
     }
-    const std::string module = stacked_module("gate_up_proj");
+    std::string module = stacked_module("gate_up_proj");
+    if (module.empty()) module = missing_module("gate_up_proj");
     std::vector<std::string> names = aliases("gate_proj");
     const LinearSource both = binder_.stack(module, config_.experts, 2 * width, config_.hidden, names);
     if (both.empty()) return;

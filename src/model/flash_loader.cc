@@ -60,7 +60,8 @@ class TableBinder {
     check_buffer(binder_, prefix_ + "ngram_heads_vocab_sizes", table_.buffers.head_sizes);
     check_buffer(binder_, prefix_ + "ngram_heads_offsets", table_.buffers.head_offsets);
     const std::int64_t rows = ngram_table_rows(config_, table_.buffers);
-    const bool whole = binder_.find(prefix_ + "ngram_embedding.weight") != nullptr;
+    const bool whole = binder_.find(prefix_ + "ngram_embedding.weight") != nullptr ||
+                       binder_.find(prefix_ + "ngram_embedding.scales") != nullptr;
     const int parts = whole ? 1 : config_.ngram_parts;
     if (rows % parts != 0) {
       binder_.problem(
@@ -82,7 +83,7 @@ class TableBinder {
  private:
   std::string shard_name(int index) const {
     const std::string dotted = fmt::format("{}ngram_embedding.shards.{}", prefix_, index);
-    if (binder_.find(dotted + ".weight") != nullptr) return dotted;
+    if (binder_.has_prefix(dotted + ".")) return dotted;
     return fmt::format("{}ngram_embedding.shard_{}", prefix_, index);
   }
 

@@ -83,7 +83,7 @@ class TrunkLoader {
   /// The output matrix is its own if the file holds one, unless it repeats the embedding of a tied model.
   void bind_output() {
     ModelConfig& config = weights_.config;
-    const bool present = binder_.find("lm_head.weight") != nullptr;
+    const bool present = binder_.has_prefix("lm_head.");
     if (present) weights_.lm_head = binder_.matrix("lm_head", config.vocabulary, config.hidden);
     if (present && !config.tied) return;
     if (present && !weights_.lm_head.empty() && !weights_.embed.empty() &&
@@ -157,8 +157,15 @@ void note_head_absence(const HostWeights& weights, const LoadOptions& options, c
   }
 }
 
+/// What is wrong, by checkpoint: a head outside the trunk's files is one of its own.
+struct LoadProblems {
+  std::vector<std::string> trunk;
+  std::filesystem::path head_path;  // file or folder
+  std::vector<std::string> head;
+};
+
 HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& options,
-                     std::vector<std::string>& problems) {
+                     LoadProblems& problems) {
   HostWeights weights;
   weights.config = load_config(folder);
   weights.report.warnings = weights.config.warnings;
@@ -175,10 +182,13 @@ HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& opt
   }
 
   TensorBinder binder(trunk, weights.config.quantization, TensorBinder::Precision::kDefaultAndEntries,
-                      problems);
+                      problems.trunk);
   TrunkLoader(binder, options, weights).bind();
-  if (weights.config.flash) check_table_placement(folder, problems);
-  if (found.checkpoint != nullptr) bind_draft_head(found, binder, options, weights, problems);
+  if (weights.config.flash) check_table_placement(folder, problems.trunk);
+  problems.head_path = found.path;
+  if (found.checkpoint != nullptr)
+    bind_draft_head(found, binder, options, weights,
+                    found.checkpoint == trunk ? problems.trunk : problems.head);
   // Left-over tensors of the head are the head's matter where it is used.
   constexpr std::array<std::string_view, 2> kHeadTensors{"mtp.", "draft_lm_head."};
   binder.list_left_over(kHeadTensors, "", weights.report);
@@ -186,6 +196,18 @@ HostWeights bind_all(const std::filesystem::path& folder, const LoadOptions& opt
   weights.report.mapped_bytes -= weights.report.table_bytes;
   note_head_absence(weights, options, *trunk, weights.report);
   return weights;
+}
+
+void refuse(const std::filesystem::path& where, std::string_view expected,
+            const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  constexpr std::size_t kListed = 20;
+  std::string message = fmt::format("{}: expected {}, got {} problem{}: ", where.string(), expected,
+                                    problems.size(), problems.size() == 1 ? "" : "s");
+  for (std::size_t i = 0; i < problems.size() && i < kListed; ++i)
+    message += (i == 0 ? "" : "; ") + problems[i];
+  if (problems.size() > kListed) message += fmt::format("; and {} more", problems.size() - kListed);
+  throw Error(ErrorCode::kCorruptData, message);
 }
 
 }  // namespace
@@ -203,23 +225,19 @@ std::string_view name_of(HeadPlace place) {
 }
 
 HostWeights load_host_weights(const std::filesystem::path& folder, const LoadOptions& options) {
-  std::vector<std::string> problems;
+  LoadProblems problems;
   HostWeights weights = bind_all(folder, options, problems);
-  if (problems.empty()) return weights;
-  constexpr std::size_t kListed = 20;
-  std::string message =
-      fmt::format("{}: expected a consistent checkpoint, got {} problem{}: ", folder.string(),
-                  problems.size(), problems.size() == 1 ? "" : "s");
-  for (std::size_t i = 0; i < problems.size() && i < kListed; ++i)
-    message += (i == 0 ? "" : "; ") + problems[i];
-  if (problems.size() > kListed) message += fmt::format("; and {} more", problems.size() - kListed);
-  throw Error(ErrorCode::kCorruptData, message);
+  refuse(folder, "a consistent checkpoint", problems.trunk);
+  refuse(problems.head_path, "a complete draft head", problems.head);
+  return weights;
 }
 
 std::vector<std::string> list_load_problems(const std::filesystem::path& folder, const LoadOptions& options) {
-  std::vector<std::string> problems;
+  LoadProblems problems;
   (void)bind_all(folder, options, problems);
-  return problems;
+  for (const std::string& problem : problems.head)
+    problems.trunk.push_back(fmt::format("{}: {}", problems.head_path.string(), problem));
+  return std::move(problems.trunk);
 }
 
 }  // namespace mererun

@@ -158,16 +158,16 @@ struct LoadOptions {
 /// Nothing is converted except small vectors (to f32) and expert stacks stored per expert or transposed,
 /// which are rebuilt one layer at a time.
 ///
-/// Errors: kCorruptData listing all problems together (20, then a count): tensors missing, misshapen, of
-/// another
-///         dtype, left over, contradicting `quantization` or the norm convention; kNotFound if `mtp_root`
-///         holds no head, or no place does that is required, before any data is read; and those of
+/// Errors: kCorruptData listing all problems of one checkpoint together (20, then a count): tensors missing,
+///         misshapen, of another dtype, left over, contradicting `quantization` or the norm convention; a
+///         head in files of its own is a checkpoint of its own, named by its file or folder; kNotFound if
+///         `mtp_root` holds no head, or no place does that is required, before any data is read; and those of
 ///         load_config and Checkpoint::open.
 [[nodiscard]] HostWeights load_host_weights(const std::filesystem::path& folder,
                                             const LoadOptions& options = {});
 
-/// Every problem that load_host_weights would list, in full; empty if the folder loads. Other errors are
-/// thrown.
+/// Every problem that load_host_weights would list, in full, those of a head in files of its own behind their
+/// path; empty if the folder loads. Other errors are thrown.
 [[nodiscard]] std::vector<std::string> list_load_problems(const std::filesystem::path& folder,
                                                           const LoadOptions& options = {});
 

@@ -60,6 +60,11 @@ void TensorBinder::ignore(const std::string& module) {
   }
 }
 
+LinearSource TensorBinder::abandoned(const std::string& module) {
+  ignore(module);
+  return {};
+}
+
 const TensorEntry* TensorBinder::required(const std::string& name, std::string_view expected) {
   const TensorEntry* tensor = find(name);
   if (tensor == nullptr) {
@@ -72,7 +77,7 @@ const TensorEntry* TensorBinder::required(const std::string& name, std::string_v
 
 LinearSource TensorBinder::matrix(const std::string& module, int out, int in) {
   const TensorEntry* weight = required(module + ".weight", fmt::format("[{}, {}]", out, in));
-  if (weight == nullptr) return {};
+  if (weight == nullptr) return abandoned(module);
   return bind(module, *weight, {out}, in, {module});
 }
 
@@ -80,7 +85,7 @@ LinearSource TensorBinder::stack(const std::string& module, int experts, int out
                                  std::vector<std::string> aliases) {
   const TensorEntry* weight = find(module);
   if (weight == nullptr) weight = required(module + ".weight", fmt::format("[{}, {}, {}]", experts, out, in));
-  if (weight == nullptr) return {};
+  if (weight == nullptr) return abandoned(module);
   take(*weight);
   aliases.insert(aliases.begin(), module);
   return bind(module, *weight, {experts, out}, in, aliases);
@@ -102,10 +107,14 @@ LinearSource TensorBinder::bind(const std::string& module, const TensorEntry& we
     format = AffineFormat{source.bits, source.group};
   } else {
     const std::vector<std::int64_t> shape = with_last(leading, in);
+    if (weight.dtype == DType::kU32) {
+      problem(fmt::format("{}.scales: expected them beside {}, {}, got no such tensor", module,
+                          weight.stored_name, describe(weight)));
+      return abandoned(module);
+    }
     if (weight.shape != shape || !is_float(weight.dtype)) {
-      const bool packed = weight.dtype == DType::kU32;
-      problem(fmt::format("{}: expected {} {}{}, got {}", weight.stored_name, shape_text(shape), kFloats,
-                          packed ? fmt::format(" or {}.scales beside it", module) : "", describe(weight)));
+      problem(fmt::format("{}: expected {} {}, got {}", weight.stored_name, shape_text(shape), kFloats,
+                          describe(weight)));
       return {};
     }
     source.format = WeightFormat::kDense;

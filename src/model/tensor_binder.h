@@ -21,7 +21,7 @@ namespace mererun {
 /// listed together. Internal to model/.
 class TensorBinder {
  public:
-  /// `explicit_only`: compare with entries of `quantization` that name a module, not with its default.
+  /// kEntriesOnly: compare with entries of `quantization` that name a module, not with its default.
   enum class Precision { kDefaultAndEntries, kEntriesOnly, kShapesOnly };
 
   TensorBinder(std::shared_ptr<const Checkpoint> checkpoint, const QuantizationConfig& quantization,
@@ -57,6 +57,8 @@ class TensorBinder {
   void finish(LoadReport& report);
 
  private:
+  /// An empty source; what is left of the module is no problem of its own beside the one that was listed.
+  LinearSource abandoned(const std::string& module);
   LinearSource bind(const std::string& module, const TensorEntry& weight, std::vector<std::int64_t> leading,
                     int in, const std::vector<std::string>& names);
   bool bind_affine(const std::string& module, const TensorEntry& weight, const TensorEntry& scales,

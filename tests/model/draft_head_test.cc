@@ -91,6 +91,21 @@ TEST(DraftHead, SearchOrder) {
   EXPECT_THROW((void)load_host_weights(model, options), Error);
 }
 
+// Whatever a named folder holds beside it: a trunk, a sidecar of another kind, nothing.
+TEST(DraftHead, OfANamedRootMayLieInItsMtpFolder) {
+  for (const TinyHead place : {TinyHead::kShards, TinyHead::kSidecarFile, TinyHead::kSidecarFolder}) {
+    TempFolder temp;
+    LoadOptions by_root, by_companion;
+    by_root.mtp_root = write_tiny_checkpoint(temp / "root", with_head(place, 7));
+    by_companion.companions = {by_root.mtp_root};
+    const fs::path model = write_tiny_checkpoint(temp / "m", with_head(TinyHead::kNone));
+    for (const LoadOptions& options : {by_root, by_companion})
+      EXPECT_EQ(head_sample(load_host_weights(model, options)), sample_of(7));
+    write_tiny_checkpoint(model, with_head(TinyHead::kShards));
+    EXPECT_EQ(head_sample(load_host_weights(model, by_root)), sample_of(7));
+  }
+}
+
 TEST(DraftHead, ARootWithoutAHeadIsNotFound) {
   TempFolder temp;
   const fs::path model = write_tiny_checkpoint(temp / "m", with_head(TinyHead::kShards));
@@ -154,8 +169,11 @@ TEST(DraftHead, IncompleteIsAnErrorThatListsEverything) {
     TinyFiles lacking = files;
     lacking.erase(prefix + "layers.0.self_attn.k_norm.weight");
     lacking.write(temp / "lacking");
+    std::string own;
+    if (place == TinyHead::kSidecarFile) own = (temp / "lacking/mtp.safetensors").string() + ": ";
+    if (place == TinyHead::kSidecarFolder) own = (temp / "lacking/mtp/model.safetensors").string() + ": ";
     EXPECT_THAT(list_load_problems(temp / "lacking"),
-                ElementsAre("mtp.layers.0.self_attn.k_norm.weight: expected [32], got no such tensor"));
+                ElementsAre(own + "mtp.layers.0.self_attn.k_norm.weight: expected [32], got no such tensor"));
     TinyFiles renamed = files;
     renamed.rename(prefix + "fc.weight", prefix + "fcc.weight");
     renamed.write(temp / "renamed");

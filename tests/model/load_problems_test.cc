@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "base/error.h"
 #include "model/flash_host_weights.h"
@@ -45,6 +46,69 @@ TEST(LoadProblems, AMissingTensorIsNamedWithItsShape) {
   EXPECT_THAT(
       problems_after(tiny_moe(), [](TinyFiles& f) { f.erase(kLayer3 + "mlp.switch_mlp.up_proj.biases"); }),
       ElementsAre(HasSubstr("layers.3.mlp.switch_mlp.up_proj.biases: expected [8, 64, 2] BF16")));
+}
+
+/// Every way a tiny checkpoint may be written.
+std::vector<TinySpec> every_layout() {
+  std::vector<TinySpec> specs;
+  for (const TinyHead head : {TinyHead::kShards, TinyHead::kSidecarFile, TinyHead::kSidecarFolder}) {
+    for (const TinySpec& form : {tiny_dense(), in_bf16(tiny_dense()), hugging_face(tiny_dense()), tiny_moe(),
+                                 hugging_face(tiny_moe())}) {
+      TinySpec spec = form;
+      spec.head = head;
+      specs.push_back(spec);
+      if (!spec.moe) continue;
+      for (const TinyExperts experts :
+           {TinyExperts::kFused, TinyExperts::kTransposed, TinyExperts::kPerExpert}) {
+        if (experts == TinyExperts::kTransposed && spec.precision.bits != 0) continue;
+        spec.expert_layout = spec.head_expert_layout = experts;
+        specs.push_back(spec);
+      }
+    }
+  }
+  return specs;
+}
+
+/// Layers 1 and 2 are as layer 0, experts between the first and the last as these.
+bool is_like_another(const std::string& name) {
+  static const std::regex kInner("layers\\.[12]\\.|experts\\.[1-6]\\.");
+  return std::regex_search(name, kInner);
+}
+
+// Each tensor in turn: one problem, which is its absence, and not what follows from it; in the error behind
+// the file or folder that lacks it.
+TEST(LoadProblems, ADroppedTensorIsOneProblemOfItsOwnCheckpoint) {
+  for (const TinySpec& spec : every_layout()) {
+    const TinyFiles whole = make_tiny_checkpoint(spec);
+    for (const auto& [file, tensors] : whole.weights) {
+      const bool is_trunk = file == "model.safetensors";
+      if (is_trunk && spec.head != TinyHead::kShards) continue;  // the same for each place of the head
+      TempFolder temp;
+      whole.write(temp.path());
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const std::string& name = tensors[i].name;
+        if (is_like_another(name)) continue;
+        // Without an output matrix the embedding serves; a note says so.
+        if (name.ends_with("lm_head.weight") && spec.precision.bits == 0) continue;
+        std::vector<StoredTensor> rest = tensors;
+        rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+        write_file(temp / file, safetensors_image(rest));
+        // Fused stacks are named with or without ".weight"; bare names of a head get their prefix.
+        const std::size_t inner = name.find("layers.");
+        const std::string plain =
+            inner == name.npos ? name.substr(name.rfind('.', name.rfind('.') - 1) + 1) : name.substr(inner);
+        const std::filesystem::path where = is_trunk ? temp.path() : temp / file;
+        try {
+          (void)load_host_weights(temp.path());
+          ADD_FAILURE() << name;
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), AllOf(::testing::StartsWith(where.string() + ": expected a "),
+                                          HasSubstr(", got 1 problem: "), HasSubstr(plain),
+                                          ::testing::EndsWith("got no such tensor")));
+        }
+      }
+    }
+  }
 }
 
 TEST(LoadProblems, AMisshapenTensorIsNamedWithFileExpectedAndFound) {
@@ -122,7 +186,8 @@ TEST(LoadProblems, PackedWeightsAreCheckedAgainstTheirScales) {
                                f.erase(up + ".scales");
                                f.erase(up + ".biases");
                              }),
-              ElementsAre(AllOf(HasSubstr("or layers.3.mlp.up_proj.scales beside it"), HasSubstr("U32"))));
+              ElementsAre(AllOf(HasSubstr("layers.3.mlp.up_proj.scales: expected them beside"),
+                                HasSubstr("U32"), HasSubstr("got no such tensor"))));
   EXPECT_THAT(problems_after(tiny_dense(),
                              [&](TinyFiles& f) {
                                f.tensor(up + ".biases").shape = {2, 192};
