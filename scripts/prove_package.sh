@@ -34,7 +34,20 @@ mkdir -p "$root/look"
 cp "$package" "$root/look/mere.run.deb"
 install='DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends'
 # What this script looks with.
-inside "apt-get update -qq && $install bash-completion curl man-db systemd" >/dev/null 2>&1
+inside "apt-get update -qq && $install bash-completion curl fish man-db systemd zsh" >/dev/null 2>&1
+# Prints the line that zsh, in a terminal of its own, makes of each argument and Tab.
+cat >"$root/look/complete.zsh" <<'END'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "autoload -Uz compinit && compinit -u -D"
+zpty -w shell "show() { print -r -- \"<\$BUFFER>\" }; zle -N show; bindkey '^G' show; PS1='ready''> '"
+zpty -r shell seen '*ready> '
+for line; do
+  zpty -w -n shell $'\025'$line$'\t\a'
+  zpty -r shell seen '*<*>*'
+  print -r -- "${${seen##*<}%%>*}"
+done
+END
 # The names of all files but apt's own and what any running system writes.
 files='find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /root -o -path /look -o -path /var/log \
   -o -path /var/tmp -o -path /var/cache/man -o -path /var/cache/apt -o -path /var/lib/apt -o -path /var/lib/systemd \) -prune -o -print | sort'
@@ -55,6 +68,15 @@ timed 'completion' offline '
   source /usr/share/bash-completion/bash_completion && { _completion_loader mere.run || true; }
   COMP_WORDS=(mere.run model in) COMP_CWORD=2 && $(complete -p mere.run | sed "s/.*-F \([^ ]*\).*/\1/") mere.run in model
   echo "mere.run model in: ${COMPREPLY[*]}" && [[ ${COMPREPLY[*]} == inspect ]]'
+timed 'completion of fish' offline '
+  for line in "mere.run text ch" "mere.run text chat --specul" "mere.run api serve --backend=cu"; do
+    fish -c "complete -C \"$line\""
+  done | cut -f 1 | paste -s -d , >/tmp/offered
+  cat /tmp/offered && [[ $(</tmp/offered) == "chat,--speculation,--backend=cuda" ]]'
+timed 'completion of zsh' offline '
+  timeout 60 zsh -f /look/complete.zsh "mere.run text ch" "mere.run text chat --specul" "mere.run api serve --backend=cu" |
+    paste -s -d , >/tmp/offered
+  cat /tmp/offered && [[ $(</tmp/offered) == "mere.run text chat ,mere.run text chat --speculation=,mere.run api serve --backend=cuda " ]]'
 timed 'the unit' offline 'systemd-analyze verify /lib/systemd/system/mere.run.service
   systemd-analyze security --offline=yes mere.run.service | tail -n 1'
 boot_system

@@ -57,6 +57,11 @@ std::vector<std::pair<std::string, std::string>> next_words(const Commands& comm
   return table;
 }
 
+/// What may follow the words of `prefix` besides further words, each after a space.
+std::string_view general_options(const std::string& prefix) {
+  return prefix.empty() ? " --help --version" : " --help";
+}
+
 std::string option_names(const Command& command) {
   std::string names;
   for (const OptionSpec& option : command.options().options()) {
@@ -114,6 +119,12 @@ std::string bash_completion(const Commands& commands) {
 _mere_run() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words="" i as_files=:
   [[ -n ${COMP_TYPE-} ]] && as_files="compopt -o filenames"
+  # "--name=value" comes as three words.
+  if [[ $cur == = ]]; then
+    cur=
+  elif [[ $prev == = ]]; then
+    prev=${COMP_WORDS[COMP_CWORD-2]}
+  fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     [[ ${COMP_WORDS[i]} == -* ]] && break
     words+="${words:+ }${COMP_WORDS[i]}"
@@ -123,7 +134,7 @@ _mere_run() {
 )";
   for (const auto& [prefix, next] : next_words(commands)) {
     text += fmt::format("    \"{}\") COMPREPLY=($(compgen -W \"{}{}\" -- \"$cur\")) ;;\n", prefix, next,
-                        prefix.empty() ? " --help --version" : " --help");
+                        general_options(prefix));
   }
   for (const auto& command : commands) {
     text += fmt::format("    \"{}\"*)\n      case $prev in\n", command->text().words);
@@ -158,9 +169,12 @@ _mere_run() {
   case $words_so_far in
 )";
   for (const auto& [prefix, next] : next_words(commands))
-    text += fmt::format("    \"{}\") compadd -- {} --help ;;\n", prefix, next);
+    text += fmt::format("    \"{}\") compadd -- {}{} ;;\n", prefix, next, general_options(prefix));
   for (const auto& command : commands) {
-    text += fmt::format("    \"{}\"*)\n      _arguments \\\n", command->text().words);
+    // _arguments takes every word behind the first for an argument, and without one to expect offers nothing.
+    text +=
+        fmt::format("    \"{0}\"*)\n      shift {1} words\n      (( CURRENT -= {1} ))\n      _arguments \\\n",
+                    command->text().words, command->words().size());
     for (const OptionSpec& option : command->options().options()) {
       const ValueKind kind = kind_of(option);
       const std::string action = kind == ValueKind::kFolder ? "_files -/"
@@ -168,11 +182,12 @@ _mere_run() {
                                  : kind == ValueKind::kChoice
                                      ? fmt::format("({})", fmt::join(option.choices, " "))
                                      : " ";
+      const bool has_value = kind != ValueKind::kNone;
+      const std::string once = fmt::format("({})", fmt::join(option.all_names(), " "));
       for (const std::string& name : option.all_names()) {
-        text += fmt::format(
-            "        '{}{}[{}]{}' \\\n", option.is_repeatable && !option.is_switch() ? "*" : "", name,
-            plain(option.text.help),
-            kind == ValueKind::kNone ? "" : fmt::format(":{}:{}", plain(option.text.value), action));
+        text += fmt::format("        '{}{}{}[{}]{}' \\\n", option.is_repeatable && has_value ? "*" : once,
+                            name, has_value && name.starts_with("--") ? "=" : "", plain(option.text.help),
+                            has_value ? fmt::format(":{}:{}", plain(option.text.value), action) : "");
       }
     }
     text += "        '(- *)--help[this text]' ;;\n";
@@ -188,9 +203,10 @@ function __mere_run_words
         string match -q -- '-*' $token; and break
         set -a words $token
     end
-    string join ' ' -- $words
+    echo "$words" # a line even without words: what it is compared with takes its place otherwise
 end
 complete -c mere.run -f
+complete -c mere.run -n "test (__mere_run_words) = ''" -l version -d 'version and backends'
 )";
   for (const auto& [prefix, next] : next_words(commands))
     text += fmt::format("complete -c mere.run -n \"test (__mere_run_words) = '{}'\" -a '{}'\n", prefix, next);
@@ -206,7 +222,8 @@ complete -c mere.run -f
                                 : kind == ValueKind::kText ? " -x"
                                 : kind == ValueKind::kChoice
                                     ? fmt::format(" -x -a '{}'", fmt::join(option.choices, " "))
-                                    : " -r -F";
+                                : kind == ValueKind::kFolder ? " -x -a '(__fish_complete_directories)'"
+                                                             : " -r -F";
       text += fmt::format("complete -c mere.run {}{}{} -d '{}'\n", condition, names, value,
                           plain(option.text.help));
     }

@@ -9,8 +9,8 @@
 namespace mererun {
 
 /// Texts that an installation puts beside the program, made of the same commands and option tables as --help.
-/// Completion offers the words of the commands, their options, and files or folders where an option takes
-/// one.
+/// Completion offers the words of the commands, their options, the values of an option that has few, and
+/// files or folders where an option takes one; `--name value` and `--name=value` alike.
 
 /// For share/bash-completion/completions/mere.run.
 std::string bash_completion(const std::vector<std::unique_ptr<Command>>& commands);

@@ -86,6 +86,76 @@ TEST(BashCompletion, OffersTheValuesOfAnOptionThatHasFew) {
   EXPECT_THAT(completions({"mere.run", "text", "chat", "--speculation", "o"}),
               ::testing::ElementsAre("on", "off"));
   EXPECT_THAT(completions({"mere.run", "text", "chat", "--seed", ""}), ::testing::ElementsAre(""));
+  // "--speculation=o" is three words to bash.
+  EXPECT_THAT(completions({"mere.run", "text", "chat", "--speculation", "=", "o"}),
+              ::testing::ElementsAre("on", "off"));
+  EXPECT_THAT(completions({"mere.run", "text", "chat", "--speculation", "="}),
+              ::testing::ElementsAre("auto", "on", "off"));
+}
+
+/// The folder of a completion, with a folder "within" and a file "with.txt" beside it to complete.
+struct CompletionFolder {
+  TempFolder folder;
+
+  CompletionFolder(const std::string& name, const std::string& text) {
+    write_file(folder / name, text);
+    write_file(folder / "within/file.txt", "x");
+    write_file(folder / "with.txt", "x");
+  }
+  ShellResult run(const std::string& command) const {
+    return shell("cd '" + folder.path().string() + "' && " + command);
+  }
+};
+
+/// What fish offers for a line, one candidate a line, without descriptions.
+std::string fish_offers(const std::string& line) {
+  const CompletionFolder fish("mere.run.fish", fish_completion(make_commands()));
+  return fish.run("fish --no-config -c \"source mere.run.fish; complete -C '" + line + "'\" | cut -f 1")
+      .output;
+}
+
+TEST(FishCompletion, OffersCommandsOptionsValuesAndPaths) {
+  if (shell("fish --version").status != 0) GTEST_SKIP() << "fish is not installed";
+  EXPECT_EQ(fish_offers("mere.run "), "api\nmodel\ntext\n");
+  EXPECT_EQ(fish_offers("mere.run --"), "--help\n--version\n");
+  EXPECT_EQ(fish_offers("mere.run text ch"), "chat\n");
+  EXPECT_EQ(fish_offers("mere.run model benchmark "), "q36-mtp\nq38-verification\n");
+  EXPECT_EQ(fish_offers("mere.run text chat --specul"), "--speculation\n");
+  EXPECT_EQ(fish_offers("mere.run text chat --json --speculation o"), "off\non\n");
+  EXPECT_EQ(fish_offers("mere.run text chat --speculation=o"), "--speculation=off\n--speculation=on\n");
+  EXPECT_EQ(fish_offers("mere.run text chat -m wi"), "within/\n");
+  EXPECT_EQ(fish_offers("mere.run text chat --prompt-file wi"), "with.txt\nwithin/\n");
+  EXPECT_EQ(fish_offers("mere.run text chat --seed "), "");
+}
+
+/// The line that zsh, in a terminal of its own, makes of a line and Tab.
+std::string zsh_completes(const std::string& line) {
+  const CompletionFolder zsh("_mere.run", zsh_completion(make_commands()));
+  write_file(zsh.folder / "complete.zsh", R"(zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "fpath=($PWD \$fpath); autoload -Uz compinit && compinit -u -D"
+zpty -w shell "show() { print -r -- \"<\$BUFFER>\" }; zle -N show; bindkey '^G' show; PS1='ready''> '"
+zpty -r shell seen '*ready> '
+zpty -w -n shell $1$'\t\a'
+zpty -r shell seen '*<*>*'
+print -r -- "${${seen##*<}%%>*}"
+)");
+  return zsh.run("timeout 60 zsh -f complete.zsh '" + line + "'").output;
+}
+
+TEST(ZshCompletion, CompletesCommandsOptionsValuesAndPaths) {
+  if (shell("zsh --version").status != 0) GTEST_SKIP() << "zsh is not installed";
+  EXPECT_EQ(zsh_completes("mere.run --ver"), "mere.run --version \n");
+  EXPECT_EQ(zsh_completes("mere.run text ch"), "mere.run text chat \n");
+  EXPECT_EQ(zsh_completes("mere.run model benchmark q36"), "mere.run model benchmark q36-mtp \n");
+  EXPECT_EQ(zsh_completes("mere.run text chat --specul"), "mere.run text chat --speculation=\n");
+  EXPECT_EQ(zsh_completes("mere.run text chat --json --speculation of"),
+            "mere.run text chat --json --speculation off \n");
+  EXPECT_EQ(zsh_completes("mere.run text chat --speculation=of"), "mere.run text chat --speculation=off \n");
+  EXPECT_EQ(zsh_completes("mere.run text chat -m w"), "mere.run text chat -m within/\n");
+  EXPECT_EQ(zsh_completes("mere.run text chat --prompt-file with."),
+            "mere.run text chat --prompt-file with.txt \n");
+  EXPECT_EQ(zsh_completes("mere.run text chat --no-str"), "mere.run text chat --no-stream \n");
 }
 
 TEST(OtherCompletions, NameEveryOption) {
@@ -94,7 +164,8 @@ TEST(OtherCompletions, NameEveryOption) {
   const std::string fish = fish_completion(commands);
   for (const auto& command : commands) {
     for (const OptionSpec& option : command->options().options()) {
-      EXPECT_NE(zsh.find(option.long_name() + "["), std::string::npos) << option.long_name();
+      const std::string zsh_name = option.long_name() + (option.is_switch() ? "[" : "=[");
+      EXPECT_NE(zsh.find(zsh_name), std::string::npos) << option.long_name();
       EXPECT_NE(fish.find(" -l " + option.long_name().substr(2)), std::string::npos) << option.long_name();
       if (option.choices.empty()) continue;
       const std::string values = fmt::format("{}", fmt::join(option.choices, " "));
