@@ -60,16 +60,6 @@ void add_root(const fs::path& root, std::vector<DraftHeadPlace>& places) {
 
 }  // namespace
 
-std::string_view name_of(DraftHeadPlaceKind kind) {
-  switch (kind) {
-    case DraftHeadPlaceKind::kRoot: return "mtp-root";
-    case DraftHeadPlaceKind::kShards: return "target-shards";
-    case DraftHeadPlaceKind::kBeside: return "sidecar-file";
-    case DraftHeadPlaceKind::kFolder: return "mtp-folder";
-  }
-  return "unknown";
-}
-
 std::vector<DraftHeadPlace> find_draft_head_files(const fs::path& folder,
                                                   const std::optional<fs::path>& mtp_root) {
   std::vector<DraftHeadPlace> places;

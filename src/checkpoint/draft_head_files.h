@@ -14,9 +14,6 @@ enum class DraftHeadPlaceKind {
   kFolder,  // mtp/ inside the target's folder
 };
 
-/// "mtp-root", "target-shards", "sidecar-file" or "mtp-folder": how reports name where the head was found.
-std::string_view name_of(DraftHeadPlaceKind kind);
-
 /// One place that may hold a draft head. Its files exist; whether they hold a head is known once opened.
 struct DraftHeadPlace {
   DraftHeadPlaceKind kind = DraftHeadPlaceKind::kShards;

@@ -19,6 +19,8 @@ using testing::TempFolder;
 
 namespace fs = std::filesystem;
 
+constexpr const char* kKinds[] = {"mtp-root", "target-shards", "sidecar-file", "mtp-folder"};
+
 /// "kind:file+file" of every place, files relative to the folder.
 std::vector<std::string> places(const TempFolder& folder, std::string_view target,
                                 const std::optional<fs::path>& root = {}) {
@@ -26,7 +28,7 @@ std::vector<std::string> places(const TempFolder& folder, std::string_view targe
   for (const DraftHeadPlace& place : find_draft_head_files(folder / target, root)) {
     std::vector<std::string> files;
     for (const fs::path& file : place.files) files.push_back(file.lexically_relative(folder.path()).string());
-    texts.push_back(fmt::format("{}:{}", name_of(place.kind), fmt::join(files, "+")));
+    texts.push_back(fmt::format("{}:{}", kKinds[static_cast<int>(place.kind)], fmt::join(files, "+")));
   }
   return texts;
 }
