@@ -3,14 +3,21 @@
 #include <bit>
 
 #include "base/f64_math.h"
+#include "base/split_mix.h"
 
 namespace mererun {
+namespace {
+
+/// The first number of a SplitMix64 generator that starts at `state`.
+std::uint64_t first_number(std::uint64_t state) { return split_mix(state + kSplitMixIncrement); }
+
+}  // namespace
 
 KeyedDraw::KeyedDraw(std::uint64_t seed, Position position)
-    : key_(splitmix64(seed ^ splitmix64(static_cast<std::uint64_t>(position)))) {}
+    : key_(first_number(seed ^ first_number(static_cast<std::uint64_t>(position)))) {}
 
 std::uint64_t KeyedDraw::hash(TokenId id) const {
-  return splitmix64(key_ ^ splitmix64(static_cast<std::uint64_t>(id))) >> 12;
+  return first_number(key_ ^ first_number(static_cast<std::uint64_t>(id))) >> 12;
 }
 
 double KeyedDraw::uniform(TokenId id) const { return (static_cast<double>(hash(id)) + 0.5) * 0x1p-52; }

@@ -6,15 +6,6 @@
 
 namespace mererun {
 
-/// One step of SplitMix64 from state `x`, its own increment included.
-/// Source: SplitMix64 (Steele, Lea and Flood 2014), finaliser of Stafford's variant 13.
-constexpr std::uint64_t splitmix64(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 /// The noise of one sampled token: a pure function of (seed, position, id), so that drafting, caching and
 /// batching cannot shift a draw. `position` is the absolute index of the token being chosen.
 ///

@@ -61,9 +61,8 @@ class StreamMatcher {
 /// The first event ends the request. On one token the order is: end of sequence; in its text, byte by byte, a
 /// completed stop string (of several the longest) or a completed tool call; a completed constraint; the
 /// budget. A stop string is cut from the text; the token that completed it counts. The longest tail that may
-/// begin a stop string,
-/// `</think>` or `<tool_call>` is held back. The text that leaves does not depend on
-/// how it is cut into tokens.
+/// begin a stop string, `</think>` or `<tool_call>` is held back. The text that leaves does not depend on how
+/// it is cut into tokens.
 ///
 /// Thread-safety: thread-compatible.
 class StopRules {
