@@ -23,11 +23,14 @@ class Activations {
   /// What an arena of these limits takes, without making one.
   static std::size_t size_bytes(const ModelConfig& config, int max_rows, int max_logit_rows);
 
+  // All f32 but for ids, positions and blocks.
   struct Delta {
-    TensorView qkv, z, a, b, q, k, v, alpha, beta, out;
+    TensorView qkv, z, a, b;      // [T, C], [T, Nv Dv], [T, Nv], [T, Nv]
+    TensorView q, k, v;           // [T, Nk Dk], [T, Nk Dk], [T, Nv Dv]
+    TensorView alpha, beta, out;  // [T, Nv], [T, Nv], [T, Nv Dv]
   };
   struct Attention {
-    TensorView q_gate, k, v, q, out;
+    TensorView q_gate, k, v, q, out;    // [T, 2 Hq Dh], [T, Hkv Dh], [T, Hkv Dh], [T, Hq Dh], [T, Hq Dh]
     TensorView index, index_q, blocks;  // sparse attention only: [T, (n + 1) Di], [T, n Di], [T, K] i32
   };
   struct FeedForward {

@@ -34,8 +34,7 @@ class Decoder {
   /// state by their rows and keep the last hidden row.
   ///
   /// Errors: kInvalidArgument for an id outside the vocabulary or more rows than the arena holds; kInternal
-  /// for a
-  ///         state whose last pass failed.
+  /// for a state whose last pass failed.
   TensorView forward(std::span<const TokenId> ids, std::span<const PassSegment> segments);
 
   /// logits [rows, V] f32 of hidden rows, valid until the next call; at most the arena's logit rows.

@@ -103,6 +103,7 @@ struct HostDraftHead {
 
 /// Where the draft head came from.
 enum class HeadPlace { kNone, kMtpRoot, kTargetShards, kSidecarFile, kSidecarFolder, kCompanion };
+/// "none", "mtp-root", "target-shards", "sidecar-file", "mtp-folder" or "companion", as reports print it.
 std::string_view name_of(HeadPlace place);
 
 /// What loading found and decided. Notes are expected; warnings deserve the user's eye.

@@ -14,8 +14,7 @@ class JsonFields;
 
 /// Reads `quantization` (or its twin `quantization_config`) of config.json. Internal to model/.
 /// Errors: kUnsupported for a mode other than affine or another quantisation method; kCorruptData for bad
-/// entries
-///         and for twins that differ.
+/// entries and for twins that differ.
 QuantizationConfig parse_quantization(const JsonFields& top);
 
 /// Bits and group of one affine weight, from its shapes.

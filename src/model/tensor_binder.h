@@ -34,8 +34,8 @@ class TensorBinder {
 
   /// A matrix [out, in] of `module`, dense or affine. Empty source (and a problem) if it is missing or wrong.
   LinearSource matrix(const std::string& module, int out, int in);
-  /// One of the ways a stack [experts, out, in] may be stored: `tensor` with or without ".weight". `aliases`:
-  /// other names of it in `quantization`. Scales and biases are found beside it.
+  /// A stack [experts, out, in] under the name of `module`, with or without ".weight". `aliases`: other names
+  /// of it in `quantization`. Scales and biases are found beside it.
   LinearSource stack(const std::string& module, int experts, int out, int in,
                      std::vector<std::string> aliases);
   /// A tensor that must be there, for callers that interpret its shape; null (and a problem) if missing.

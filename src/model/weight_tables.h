@@ -9,8 +9,7 @@ namespace mererun {
 
 // One table per struct: the module's name in a checkpoint, the field, and the shape that the config implies.
 // Binding, validation and every walk over the weights use these tables and no other list. Names are relative
-// to a layer
-// (`layers.<i>.`); all rows are required. Internal to model/.
+// to a layer (`layers.<i>.`); all rows are required. Internal to model/.
 
 template <typename T>
 struct MatrixRow {
