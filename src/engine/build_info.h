@@ -11,7 +11,7 @@ struct BuildInfo {
   std::string binary_sha256;  // of the running executable's file, 64 hex digits
 };
 
-/// Reads and hashes the running executable. Errors: kIo.
+/// Reads and hashes the running executable. Errors: those of MappedFile.
 BuildInfo describe_build();
 
 }  // namespace mererun

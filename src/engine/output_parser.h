@@ -28,11 +28,10 @@ struct OutputParserOptions {
 
 /// Splits the model's text into reasoning, content and tool calls as it grows.
 ///
-/// Reasoning ends at the first `</think>`; output that never closes it is all reasoning. Tool calls follow
-/// the
-/// `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>` format; a call comes
-/// out whole when complete, its values typed by the tool's schema; markup never leaks, and no other text is
-/// lost. Thread-safety: one thread at a time.
+/// Reasoning ends at the first `</think>`; output that never closes it is all reasoning. A tool call is
+/// `<tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>` or a JSON object (see
+/// ToolCallParser). It comes out whole when complete, its values typed by the tool's schema; markup never
+/// leaks, and no other text is lost. Thread-safety: one thread at a time.
 class OutputParser {
  public:
   explicit OutputParser(OutputParserOptions options);
