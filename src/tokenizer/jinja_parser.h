@@ -11,8 +11,8 @@
 
 namespace mererun::jinja {
 
-/// Parses a template. Tags that load other templates are refused.
-/// Errors: kCorruptData "<name>:<line>: ..." for a syntax error, kUnsupported for a tag that is not served.
+/// Parses a template. Errors: kCorruptData "<name>:<line>: ..." for a syntax error, kUnsupported for a tag
+/// that is not served, such as include.
 std::unique_ptr<const Program> parse_program(std::string_view source, const std::string& name);
 
 /// Recursive descent over the tokens of one template; used once. Statements are in jinja_parser.cc,
@@ -93,7 +93,6 @@ class Parser {
   ExpressionPtr finish(ExpressionPtr expression) const;
   bool at_expression_end(std::string_view end_name) const;
 
-  /// Counts nested constructs while it lives.
   class Nested;
 
   std::vector<Token> tokens_;
