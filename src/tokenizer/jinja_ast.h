@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -18,8 +17,7 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> keyword;
-  ExpressionPtr star;         // null when absent
-  ExpressionPtr double_star;  // null when absent
+  ExpressionPtr star, double_star;  // null when absent
 };
 
 enum class Operator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower, kNegate, kPlus };
@@ -52,7 +50,7 @@ struct Expression {
 
   Kind kind;
   int line;
-  int depth = 1;  // levels of nodes; bounded by the parser, since evaluation and destruction recurse
+  int depth = 1;  // levels of nodes; the parser bounds it, as evaluation and destruction recurse
   int symbol = -1;
   Operator operation = Operator::kAdd;
   Value constant;
