@@ -228,7 +228,7 @@ PYTHON
 same_qualification() {
   local backend
   for backend in cpu cuda; do
-    "$program" model qualify --model-root "$1" --backend "$backend" --speculation on --json >"$out/qualify.$backend"
+    "$program" model qualify --model-root "$1" --backend "$backend" --json >"$out/qualify.$backend"
   done
   python3 - "$out/qualify.cpu" "$out/qualify.cuda" <<'PYTHON'
 import json, sys

@@ -18,4 +18,6 @@ std::string NumberRange::text() const {
   return has_high ? fmt::format("{} and at most {}", from, high) : from;
 }
 
+std::string IntegerRange::text() const { return fmt::format("an integer from {} to {}", low, high); }
+
 }  // namespace mererun

@@ -36,24 +36,19 @@ struct Subject {
   Json sources = Json::object();
   std::string backend;
   DeviceInfo device;
+  int context_size = 0;  // what holds
   std::optional<int> synthetic_layers;
   // Keep alive what the generator runs on.
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SyntheticModel> synthetic;
 };
 
-std::string read_prompt_file(const std::string& path) {
-  std::string text = read_file(path);
-  if (text.empty()) fail_expected(ErrorCode::kInvalidArgument, path, "a prompt", "an empty file");
-  return text;
-}
-
 /// The prompts of the matrix, without lengths and temperatures.
 std::vector<MtpScenario> prompts_of(const BenchmarkMtpOptions& options) {
-  if (options.prompt) return {{.prompt_repeat = std::nullopt, .prompt = *options.prompt, .prompt_ids = {}}};
-  if (options.prompt_file) {
-    return {
-        {.prompt_repeat = std::nullopt, .prompt = read_prompt_file(*options.prompt_file), .prompt_ids = {}}};
+  if (options.prompt || options.prompt_file) {
+    const std::string text =
+        options.prompt ? prompt_text("--prompt", *options.prompt) : prompt_file_text(*options.prompt_file);
+    return {{.prompt_repeat = std::nullopt, .prompt = text, .prompt_ids = {}}};
   }
   std::vector<MtpScenario> prompts;
   for (const std::int64_t lines : options.prompt_repeats) {
@@ -80,12 +75,14 @@ std::vector<MtpScenario> matrix(const BenchmarkMtpOptions& options, const std::v
   return scenarios;
 }
 
+/// `context`: what was asked for, or less where the model has no more.
 void require_room(const BenchmarkMtpOptions& options, std::int64_t context, std::int64_t prompt_tokens) {
   const std::int64_t most = *std::max_element(options.decode_tokens.begin(), options.decode_tokens.end());
   if (prompt_tokens + most > context) {
     fail_expected(ErrorCode::kInvalidArgument, "--context-size",
                   fmt::format("at least {} prompt tokens + {} decode tokens", prompt_tokens, most),
-                  fmt::format("{}", context));
+                  context < options.context_size ? fmt::format("{}, the model's most", context)
+                                                 : fmt::format("{}", context));
   }
 }
 
@@ -130,6 +127,7 @@ Subject load_model(const BenchmarkMtpOptions& options, ProgramContext& context) 
   subject.engine = load_engine(settings, options, context);
   Engine& engine = *subject.engine;
   subject.generator = std::make_unique<EngineMtpGenerator>(engine, generator_options(options, context));
+  subject.context_size = engine.context_limit();
   subject.scenarios = matrix(options, prompts);
   subject.model = engine.resolved().id;
   subject.fingerprint = engine.fingerprint();
@@ -155,6 +153,7 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
   }
   subject.generator =
       std::make_unique<SyntheticMtpGenerator>(model, generator_options(options, context), settings.cost);
+  subject.context_size = static_cast<int>(options.context_size);
   subject.scenarios = matrix(options, prompts);
   subject.model = model.id();
   subject.fingerprint = model.fingerprint();
@@ -203,7 +202,7 @@ int run_benchmark_mtp(const BenchmarkMtpOptions& options, ProgramContext& contex
   const MtpReportContext rendering{.model = subject.model,
                                    .backend = subject.backend,
                                    .is_synthetic = subject.synthetic != nullptr,
-                                   .context_size = static_cast<int>(options.context_size),
+                                   .context_size = subject.context_size,
                                    .options = {.variants = variants_of(options),
                                                .repetitions = static_cast<int>(options.repetitions),
                                                .warmups = static_cast<int>(options.warmups),

@@ -47,14 +47,13 @@ Subject load_model(const BenchmarkVerificationOptions& options, ProgramContext& 
   Subject subject;
   EngineOptions settings = engine_options(options, context);
   settings.process.speculation = Speculation::kOff;  // target only: no head is loaded
-  settings.context_limit = kContextSize;
 
   const ResolvedModel resolved = resolve_model(settings.model, settings.surroundings);
+  settings.context_limit = std::min(kContextSize, resolved.config.max_positions);
   subject.certified_width = resolved.traits.certified_width;
   check_widths(options, subject.certified_width);
   subject.prompt = ChatEncoder(resolved.folder).encode({{"user", verification_prompt()}});
-  const std::int64_t room = std::min<std::int64_t>(kContextSize, resolved.config.max_positions) -
-                            static_cast<std::int64_t>(subject.prompt.size());
+  const std::int64_t room = *settings.context_limit - static_cast<std::int64_t>(subject.prompt.size());
   if (options.tokens > room) {
     fail_expected(ErrorCode::kInvalidArgument, "--tokens",
                   fmt::format("at most {} (the context less the prompt)", room),

@@ -6,8 +6,11 @@ namespace mererun {
 
 namespace {
 
-std::string rate(std::int64_t count, double seconds) {
-  return seconds > 0 ? fmt::format("{:.1f}", static_cast<double>(count) / seconds) : "-";
+std::string text(std::optional<double> rate) { return rate ? fmt::format("{:.1f}", *rate) : "-"; }
+
+std::optional<double> prefill_rate(const ChatStats& stats) {
+  if (stats.prefill_seconds <= 0) return std::nullopt;
+  return static_cast<double>(stats.prompt_tokens - stats.cached_tokens) / stats.prefill_seconds;
 }
 
 }  // namespace
@@ -21,8 +24,7 @@ std::string stats_line(const ChatStats& stats) {
       "route={} reason={} prompt={} cached={} generated={} prefill_tps={} decode_tps={} rounds={} drafted={} "
       "accepted={} acceptance={} history={}\n",
       stats.route, stats.reason, stats.prompt_tokens, stats.cached_tokens, stats.generated_tokens,
-      rate(stats.prompt_tokens - stats.cached_tokens, stats.prefill_seconds),
-      rate(stats.generated_tokens, stats.decode_seconds), stats.rounds, stats.drafted_tokens,
+      text(prefill_rate(stats)), text(stats.decode_rate), stats.rounds, stats.drafted_tokens,
       stats.accepted_tokens, acceptance, stats.history_tokens ? std::to_string(*stats.history_tokens) : "-");
 }
 

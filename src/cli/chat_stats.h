@@ -14,7 +14,7 @@ struct ChatStats {
   std::int64_t cached_tokens = 0;
   std::int64_t generated_tokens = 0;
   double prefill_seconds = 0;
-  double decode_seconds = 0;
+  std::optional<double> decode_rate;  // tokens a second
   std::int64_t rounds = 0;
   std::int64_t drafted_tokens = 0;
   std::int64_t accepted_tokens = 0;
@@ -22,8 +22,8 @@ struct ChatStats {
 };
 
 /// One line of key=value fields: route reason prompt cached generated prefill_tps decode_tps rounds drafted
-/// accepted acceptance history. A value that does not exist is "-": a rate over no time, acceptance of no
-/// drafts.
+/// accepted acceptance history. A value that does not exist is "-": a rate of nothing that was timed,
+/// acceptance of no drafts.
 std::string stats_line(const ChatStats& stats);
 
 }  // namespace mererun

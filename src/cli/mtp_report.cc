@@ -64,13 +64,21 @@ std::string drafting_text(const MtpMeasurement& m) {
   return text;
 }
 
+std::string parity_text(const MtpScenarioResult& result) {
+  if (!result.outputs_equal()) return "  parity no\n";
+  if (result.variants.size() < 2) return "  parity not shown: one variant has nothing to be compared with\n";
+  if (!result.has_drafted()) return "  parity yes, but no round drafted: no draft was verified\n";
+  return "  parity yes\n";
+}
+
 std::string variant_text(const MtpScenarioResult& result, const MtpMeasurement& m, std::size_t name_columns,
                          std::size_t route_columns, std::size_t reason_columns) {
   std::string text = fmt::format("  {:<{}}  {:<{}}  {:<{}}  {} tok  prefill {:.3f} s  decode {:.3f} s",
                                  name_of(m.variant), name_columns, name_of(m.acceleration.route),
                                  route_columns, name_of(m.acceleration.admission.reason), reason_columns,
                                  m.ids.size(), m.timings.prefill_seconds, m.timings.decode_seconds);
-  if (const auto rate = m.decode_rate()) text += fmt::format("  {:.1f} tok/s", *rate);
+  const auto rate = m.decode_rate();
+  text += rate ? fmt::format("  {:.1f} tok/s", *rate) : std::string("  no decode step timed");
   text += fmt::format("  ttft {:.2f} s  sha256 {}", ttft_seconds(m), m.output_sha256.substr(0, 12));
   if (m.acceleration.admission.drafts) text += drafting_text(m);
   if (const auto ratio = result.decode_speedup(m)) text += fmt::format("  {:.2f}x decode", *ratio);
@@ -119,7 +127,7 @@ std::string mtp_scenario_text(const MtpReportContext& context, const MtpScenario
     reason = std::max(reason, name_of(m.acceleration.admission.reason).size());
   }
   for (const MtpMeasurement& m : result.variants) text += variant_text(result, m, name, route, reason);
-  return text + (result.outputs_equal() ? "  parity yes\n" : "  parity no\n");
+  return text + parity_text(result);
 }
 
 }  // namespace mererun

@@ -30,20 +30,9 @@ std::string quoted(const std::string& value) { return "\"" + value + "\""; }
   fail_expected(ErrorCode::kInvalidArgument, name, expected, quoted(value));
 }
 
-/// The default ends are mentioned only to a number that lies beyond them.
-std::string describe(const IntegerRange& range, std::int64_t number) {
-  constexpr IntegerRange kAny;
-  const bool has_high = (range.high != kAny.high && range.high != kAnySize) || number > range.high;
-  const bool has_low = range.low != kAny.low || number < range.low;
-  if (!has_low && !has_high) return "an integer";
-  if (!has_high) return fmt::format("an integer of at least {}", range.low);
-  return fmt::format("an integer from {} to {}", range.low, range.high);
-}
-
 std::int64_t checked_integer(const std::string& name, const IntegerRange& range, const std::string& value) {
   const auto number = parse_integer(value);
-  if (!number || *number < range.low || *number > range.high)
-    refuse(name, describe(range, number.value_or(range.low)), value);
+  if (!number || !range.holds(*number)) refuse(name, range.text(), value);
   return *number;
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,15 +17,6 @@ struct OptionText {
   std::string value;  // "TEXT"; empty for a switch
   std::string help;
   std::string default_text;  // empty when there is none worth showing
-};
-
-/// The high end of options that count bytes.
-inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max();
-
-/// An interval, ends included. Counts fit an int unless an option names a higher end (sizes in bytes do).
-struct IntegerRange {
-  std::int64_t low = std::numeric_limits<int>::min();
-  std::int64_t high = std::numeric_limits<int>::max();
 };
 
 /// One option of a command: its texts, and how a value given on the command line is checked and stored.

@@ -206,15 +206,16 @@ void validate(ApiServeOptions& options);
 /// Variables become the defaults that flags then replace. Called before parsing.
 void apply_environment(const Environment& environment, CommonOptions& options);
 void apply_environment(const Environment& environment, ApiServeOptions& options);
-/// These set drafting by themselves; the variables for it are cleared.
-void apply_environment(const Environment& environment, ModelQualifyOptions& options);
+/// Each variant sets drafting by itself; the variables for it are cleared.
 void apply_environment(const Environment& environment, BenchmarkMtpOptions& options);
-void apply_environment(const Environment& environment, BenchmarkVerificationOptions& options);
 
 /// The groups of common options, for `declare`. `declare_model` names the default model in the help.
 void declare_model(OptionTable& table, ModelFlags& flags, const std::string& default_model);
+void declare_mtp_root(OptionTable& table, ModelFlags& flags);
 void declare_device(OptionTable& table, DeviceFlags& flags);
+/// Whether it drafts and by which route, then how: two parts of one group.
 void declare_drafting(OptionTable& table, DraftingFlags& flags);
+void declare_draft_depth(OptionTable& table, DraftingFlags& flags);
 void declare_output(OptionTable& table, OutputFlags& flags);
 /// The group "Prefix cache". `default_bytes` is the help's word for what holds without --prefix-cache-bytes.
 void declare_prefix_cache(OptionTable& table, const std::string& default_bytes,

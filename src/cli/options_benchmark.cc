@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "cli/environment.h"
 #include "cli/option_table.h"
 #include "cli/options.h"
 #include "engine/sampling_defaults.h"
@@ -22,13 +23,6 @@ void settle(const std::optional<T>& single, const std::vector<T>& values, const 
   if (single && !values.empty()) refuse_both(names);
   if (single) target = {*single};
   if (!values.empty()) target = values;
-}
-
-void refuse_drafting_switches(const char* command, const DraftingFlags& flags, const char* why) {
-  if (flags.speculation || flags.is_serial_route) {
-    fail_expected(ErrorCode::kInvalidArgument, fmt::format("{} --speculation and --route", command), "auto",
-                  why);
-  }
 }
 
 // A synthetic model has no folder, no tokenizer and no words.
@@ -98,9 +92,10 @@ void declare_scenarios(OptionTable& table, BenchmarkMtpOptions& options) {
       {"baseline", "adaptive", "forced", "fixed"}, options.variants);
   table.integer({.names = "--forced-mtp-min-prompt-tokens",
                  .value = "N",
-                 .help = "shortest prompt that drafts in variant forced",
+                 .help = "prompt threshold of forced and fixed: they ask for drafts, so that a shorter "
+                         "prompt drafts too, but a context below it does not",
                  .default_text = "1"},
-                {.low = 0}, options.forced_min_prompt_tokens);
+                option_ranges::kMinPromptTokens, options.forced_min_prompt_tokens);
   table.integer({.names = "--repetitions", .value = "N", .help = "measured runs", .default_text = "1"},
                 {.low = 1}, options.repetitions);
   table.integer({.names = "--warmups", .value = "N", .help = "runs before them", .default_text = "1"},
@@ -137,10 +132,11 @@ void declare_synthetic(OptionTable& table, SyntheticFlags& flags) {
 
 void declare(OptionTable& table, BenchmarkMtpOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_mtp_root(table, options.model);
   declare_synthetic(table, options.synthetic);
   declare_prompts(table, options);
   declare_scenarios(table, options);
-  declare_drafting(table, options.drafting);
+  declare_draft_depth(table, options.drafting);
   declare_device(table, options.device);
   declare_output(table, options.output);
 }
@@ -168,8 +164,6 @@ void validate(BenchmarkMtpOptions& options) {
                     fmt::format("more than {} decode tokens", tokens), std::to_string(options.context_size));
     }
   }
-  refuse_drafting_switches("model benchmark q36-mtp", options.drafting,
-                           "a switch that every variant sets by itself");
 }
 
 void declare(OptionTable& table, BenchmarkVerificationOptions& options) {
@@ -191,13 +185,11 @@ void declare(OptionTable& table, BenchmarkVerificationOptions& options) {
       {.low = 32}, options.tokens);
   table.integer({.names = "--trials", .value = "N", .help = "passes over all widths", .default_text = "2"},
                 {.low = 1}, options.trials);
-  declare_drafting(table, options.drafting);
   declare_device(table, options.device);
   declare_output(table, options.output);
 }
 
 void validate(BenchmarkVerificationOptions& options) {
-  refuse_drafting_switches("model benchmark q38-verification", options.drafting, "a switch for drafting");
   check_synthetic(options.synthetic, options.model, false);
 }
 
@@ -205,11 +197,6 @@ void apply_environment(const Environment& environment, BenchmarkMtpOptions& opti
   apply_environment(environment, static_cast<CommonOptions&>(options));
   options.drafting.speculation.reset();
   options.drafting.mtp_block_size.reset();
-}
-
-void apply_environment(const Environment& environment, BenchmarkVerificationOptions& options) {
-  apply_environment(environment, static_cast<CommonOptions&>(options));
-  options.drafting.speculation.reset();
 }
 
 void check_widths(const BenchmarkVerificationOptions& options, std::int64_t certified_max) {

@@ -10,6 +10,7 @@ namespace mererun {
 namespace {
 
 constexpr double kLargestCostRatio = 5;
+constexpr const char* kDrafting = "Drafting (changes speed, never the text)";
 
 // In the order of LogLevel.
 constexpr const char* kLogLevels[] = {"error", "warn", "info", "debug"};
@@ -40,9 +41,12 @@ void declare_model(OptionTable& table, ModelFlags& flags, const std::string& def
               .help = "checkpoint folder; --model then says whose defaults apply",
               .default_text = {}},
              flags.model_root);
+}
+
+void declare_mtp_root(OptionTable& table, ModelFlags& flags) {
   table.text({.names = "--mtp-root",
               .value = "DIR",
-              .help = "folder of the draft head",
+              .help = "folder of the draft head, in it or in its mtp/",
               .default_text = "the model's own"},
              flags.mtp_root);
 }
@@ -55,9 +59,9 @@ void declare_device(OptionTable& table, DeviceFlags& flags) {
                 .default_text = "auto"},
                {"auto", "cpu", "cuda"}, flags.backend);
   table.integer({.names = "--device", .value = "N", .help = "index of the GPU", .default_text = "0"},
-                {0, 1023}, flags.device);
+                option_ranges::kDevice, flags.device);
   table.integer({.names = "--threads", .value = "N", .help = "CPU threads", .default_text = "physical cores"},
-                {1, 1024}, flags.threads);
+                option_ranges::kThreads, flags.threads);
   table.choice(
       {.names = "--cpu-isa",
        .value = "NAME",
@@ -68,7 +72,7 @@ void declare_device(OptionTable& table, DeviceFlags& flags) {
 }
 
 void declare_drafting(OptionTable& table, DraftingFlags& flags) {
-  table.group("Drafting (changes speed, never the text)");
+  table.group(kDrafting);
   table.choice({.names = "--speculation",
                 .value = "auto|on|off",
                 .help = "draft with the model's MTP head",
@@ -76,12 +80,23 @@ void declare_drafting(OptionTable& table, DraftingFlags& flags) {
                {"auto", "on", "off"}, [&flags](const std::string& value) {
                  flags.speculation = value == "auto" ? std::nullopt : std::optional(value == "on");
                });
+  table.choice({.names = "--route",
+                .value = "auto|serial",
+                .help = "serial: one token a pass, unpipelined; the oracle of every other route",
+                .default_text = "auto"},
+               {"auto", "serial"},
+               [&flags](const std::string& value) { flags.is_serial_route = value == "serial"; });
+  declare_draft_depth(table, flags);
+}
+
+void declare_draft_depth(OptionTable& table, DraftingFlags& flags) {
+  table.group(kDrafting);
   table.integer(
       {.names = "--mtp-block-size",
        .value = "W",
        .help = "rows a verification may have, drafts plus one; at least 2, clamped to the model's cap",
        .default_text = "by model, 8 or 4"},
-      {.low = 2}, flags.mtp_block_size);
+      option_ranges::kMtpBlockSize, flags.mtp_block_size);
   table.custom(
       {.names = "--mtp-cost",
        .value = "measured|fixed|R",
@@ -89,12 +104,6 @@ void declare_drafting(OptionTable& table, DraftingFlags& flags) {
                "with 0 < R <= 5",
        .default_text = "measured"},
       [&flags](const auto& name, const auto& value) { parse_cost(name, value, flags); });
-  table.choice({.names = "--route",
-                .value = "auto|serial",
-                .help = "serial: one token a pass, unpipelined; the oracle of every other route",
-                .default_text = "auto"},
-               {"auto", "serial"},
-               [&flags](const std::string& value) { flags.is_serial_route = value == "serial"; });
 }
 
 void declare_output(OptionTable& table, OutputFlags& flags) {
@@ -118,7 +127,7 @@ void declare_prefix_cache(OptionTable& table, const std::string& default_bytes,
                  .value = "N",
                  .help = "memory for computed prompts; 0: off",
                  .default_text = default_bytes},
-                {.low = 0, .high = kAnySize}, bytes);
+                option_ranges::kCacheBytes, bytes);
   table.text({.names = "--prefix-cache-dir",
               .value = "DIR",
               .help = "also keep them on disk; the files hold the prompts' text",
@@ -128,7 +137,7 @@ void declare_prefix_cache(OptionTable& table, const std::string& default_bytes,
                  .value = "N",
                  .help = "room for them there",
                  .default_text = "17179869184"},
-                {.low = 0, .high = kAnySize}, disk_bytes);
+                option_ranges::kCacheBytes, disk_bytes);
 }
 
 void apply_environment(const Environment& environment, CommonOptions& options) {

@@ -19,6 +19,7 @@ void validate(ModelListOptions&) {}
 
 void declare(OptionTable& table, ModelInspectOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_mtp_root(table, options.model);
   table.group("Inspection");
   table.toggle(
       {.names = "--tensors", .value = {}, .help = "every tensor, not only the groups", .default_text = {}},
@@ -39,6 +40,7 @@ void validate(ModelInspectOptions&) {}
 
 void declare(OptionTable& table, ModelVerifyOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_mtp_root(table, options.model);
   declare_output(table, options.output);
 }
 
@@ -66,28 +68,19 @@ void validate(ModelLinkOptions& options) {
 
 void declare(OptionTable& table, ModelQualifyOptions& options) {
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_mtp_root(table, options.model);
   table.group("Qualification");
   table.text({.names = "--receipt",
               .value = "PATH",
               .help = "write the report there: a file, or a folder that receives <model>.qualification.json",
               .default_text = {}},
              options.receipt);
-  declare_drafting(table, options.drafting);
+  declare_draft_depth(table, options.drafting);
   declare_device(table, options.device);
   declare_output(table, options.output);
 }
 
-void validate(ModelQualifyOptions& options) {
-  if (options.drafting.speculation == false || options.drafting.is_serial_route) {
-    fail_expected(ErrorCode::kInvalidArgument, "model qualify", "drafting, whose exactness it proves",
-                  "--speculation off or --route serial");
-  }
-}
-
-void apply_environment(const Environment& environment, ModelQualifyOptions& options) {
-  apply_environment(environment, static_cast<CommonOptions&>(options));
-  options.drafting.speculation.reset();
-}
+void validate(ModelQualifyOptions&) {}
 
 void declare(OptionTable& table, ModelConvertOptions& options) {
   table.group("Conversion");

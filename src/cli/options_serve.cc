@@ -86,6 +86,7 @@ void declare(OptionTable& table, ApiServeOptions& options) {
                 .default_text = {}},
                options.preflight);
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_mtp_root(table, options.model);
   declare_limits(table, options);
   declare_prefix_cache(table, "a quarter of the free device memory, at most 8 GiB",
                        options.prefix_cache_bytes, options.prefix_cache_dir, options.prefix_cache_disk_bytes);

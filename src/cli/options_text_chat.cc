@@ -158,6 +158,7 @@ void declare_reply(OptionTable& table, TextChatOptions& options) {
 void declare(OptionTable& table, TextChatOptions& options) {
   declare_prompt(table, options);
   declare_model(table, options.model, "demo-dense-4bit");
+  declare_mtp_root(table, options.model);
   declare_limits(table, options);
   declare_sampling(table, options.sampling);
   declare_reply(table, options);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/nearest_name.h"
 #include "cli/option_table.h"
 
@@ -22,6 +23,17 @@ std::vector<std::string> known_names(const OptionTable& table) {
   return names;
 }
 
+/// "text chat, api serve": the commands that have an option of this name; empty if none does.
+std::string commands_with(const std::string& name) {
+  std::string text;
+  for (const auto& command : make_commands()) {
+    const std::vector<std::string> names = known_names(command->options());
+    if (std::ranges::find(names, name) == names.end()) continue;
+    text += (text.empty() ? "" : ", ") + command->text().words;
+  }
+  return text;
+}
+
 [[noreturn]] void refuse_extra(const std::string& where, const OptionTable& table, const std::string& extra) {
   if (!extra.starts_with('-') || extra == "-") {
     const std::vector<std::string> names = known_names(table);
@@ -33,6 +45,10 @@ std::vector<std::string> known_names(const OptionTable& table) {
                 hint + "quote a value that holds spaces");
   }
   const std::string name = extra.substr(0, extra.find('='));
+  if (const std::string others = commands_with(name); !others.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, where + ": expected an option of this command, got " + name,
+                "it is one of " + others);
+  }
   // A name of one letter is near to every other.
   const std::string nearest = name.size() > 2 ? nearest_name(name, known_names(table)) : std::string();
   throw Error(

@@ -38,14 +38,12 @@ std::string without_line_end(std::string text) {
   return text;
 }
 
-json text_message(const std::string& where, std::string_view role, const std::string& text) {
-  json message = {{"role", role}, {"content", text}};
+void require_utf8(const std::string& where, const std::string& text) {
   try {
-    message.dump();  // the cheapest strict check of UTF-8 at hand
+    (void)json(text).dump();  // the cheapest strict check of UTF-8 at hand
   } catch (const json::exception&) {
     fail_expected(ErrorCode::kInvalidArgument, where, "UTF-8 text", "bytes that are none");
   }
-  return message;
 }
 
 void check_part(const json& part, const std::string& where) {
@@ -133,12 +131,14 @@ json parse_messages(const std::string& text, const std::string& where) {
 json first_messages(const TextChatOptions& options, PromptSource source,
                     const std::function<std::string()>& read_stdin) {
   json messages = json::array();
-  if (options.system) messages.push_back(text_message("--system", "system", *options.system));
+  if (options.system) {
+    require_utf8("--system", *options.system);
+    messages.push_back({{"role", "system"}, {"content", *options.system}});
+  }
   switch (source) {
     case PromptSource::kText: messages.push_back(user_message("--prompt", *options.prompt)); break;
     case PromptSource::kFile:
-      messages.push_back(
-          user_message(*options.prompt_file, without_line_end(read_file(*options.prompt_file))));
+      messages.push_back({{"role", "user"}, {"content", prompt_file_text(*options.prompt_file)}});
       break;
     case PromptSource::kStdin:
       messages.push_back(user_message("stdin", without_line_end(read_stdin()),
@@ -158,10 +158,19 @@ json first_messages(const TextChatOptions& options, PromptSource source,
   return messages;
 }
 
-json user_message(const std::string& where, const std::string& text, const std::string& hint) {
+std::string prompt_text(const std::string& where, std::string text, const std::string& hint) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     throw Error(ErrorCode::kInvalidArgument, where + ": expected a prompt, got nothing", hint);
-  return text_message(where, "user", text);
+  require_utf8(where, text);
+  return text;
+}
+
+std::string prompt_file_text(const std::string& path) {
+  return prompt_text(path, without_line_end(read_file(path)));
+}
+
+json user_message(const std::string& where, const std::string& text, const std::string& hint) {
+  return {{"role", "user"}, {"content", prompt_text(where, text, hint)}};
 }
 
 std::string read_file(const std::string& path) {

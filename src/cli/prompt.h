@@ -42,8 +42,13 @@ nlohmann::ordered_json parse_messages(const std::string& text, const std::string
 nlohmann::ordered_json first_messages(const TextChatOptions& options, PromptSource source,
                                       const std::function<std::string()>& read_stdin);
 
-/// One message of a user. `where` names its origin. Errors: kInvalidArgument, with `hint`, if the text is
-/// blank, or if it is no UTF-8.
+/// A prompt as every command takes it. `where` names its origin. Errors: kInvalidArgument, with `hint`, if
+/// the text is blank, or if it is no UTF-8.
+std::string prompt_text(const std::string& where, std::string text, const std::string& hint = {});
+/// The same of a file, less one line end at its end. Errors: those of read_file too.
+std::string prompt_file_text(const std::string& path);
+
+/// One message of a user. Errors: those of prompt_text.
 nlohmann::ordered_json user_message(const std::string& where, const std::string& text,
                                     const std::string& hint = {});
 

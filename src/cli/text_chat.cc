@@ -59,7 +59,7 @@ ChatStats stats_of(const GenerateResult& result) {
           .cached_tokens = result.prefix.matched_tokens,
           .generated_tokens = static_cast<std::int64_t>(result.ids.size()),
           .prefill_seconds = result.timings.prefill_seconds,
-          .decode_seconds = result.timings.decode_seconds,
+          .decode_rate = result.timings.decode_rate(static_cast<std::int64_t>(result.ids.size())),
           .rounds = a.statistics.rounds(),
           .drafted_tokens = a.statistics.drafted(),
           .accepted_tokens = a.statistics.accepted(),

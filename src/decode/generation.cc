@@ -171,10 +171,11 @@ class RoundTimer {
   }
   SpeculationProfile::Round& round() { return round_; }
 
-  void finish(int depth, int accepted, double choosing) {
+  /// `wanted` drafts were asked for, and `depth` were verified.
+  void finish(int wanted, int depth, int accepted, double choosing) {
     if (profile_ == nullptr) return;
     profile_->sampling_seconds += choosing;
-    if (depth == 0) {
+    if (wanted == 0) {
       ++profile_->serial_rounds;
       profile_->serial_seconds += round_.verify_submit + round_.verify_wait + round_.accept + round_.commit;
       return;
@@ -255,7 +256,7 @@ void Generation::round() {
   append_confirmed(rows, hidden);
   pending_recorded_ = false;
   times.commit = timer.lap_synchronized();
-  timer.finish(choice.depth, walk.accepted, times.accept);
+  timer.finish(chosen.depth, choice.depth, walk.accepted, times.accept);
   statistics_.record_round({choice, walk.accepted, walk.emitted});
   if (parts_.policy != nullptr && cap > 0) {
     // Drafts that were wanted and did not come, or were given up, are as good as wrong ones; what they took

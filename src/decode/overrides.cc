@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 
 #include "base/error.h"
 #include "decode/depth_policy.h"
@@ -31,15 +30,12 @@ void Overrides::set_effect(std::string_view name, OverrideEffect effect) {
 
 namespace {
 
-/// A whole number in [low, high] and nothing else.
-template <typename Integer>
-std::optional<Integer> parse_integer(std::string_view text, Integer low,
-                                     Integer high = std::numeric_limits<Integer>::max()) {
+/// A whole number in the range and nothing else.
+std::optional<std::int64_t> parse_integer(std::string_view text, const IntegerRange& range) {
   const std::string word = normalised(text);
-  Integer value = 0;
+  std::int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() || value < low || value > high)
-    return std::nullopt;
+  if (error != std::errc{} || end != word.data() + word.size() || !range.holds(value)) return std::nullopt;
   return value;
 }
 
@@ -53,6 +49,14 @@ std::optional<bool> parse_switch(std::string_view text) {
 template <typename Field, typename Value>
 bool store(Field& field, const std::optional<Value>& value) {
   if (value) field = *value;
+  return value.has_value();
+}
+
+/// `Range` fits the field.
+template <const IntegerRange& Range, auto Field>
+bool store_integer(Overrides& overrides, std::string_view text) {
+  const std::optional<std::int64_t> value = parse_integer(text, Range);
+  if (value) (overrides.*Field).emplace(*value);
   return value.has_value();
 }
 
@@ -102,7 +106,15 @@ struct Variable {
   std::string_view expected = {};
   /// A switch whose off side is all there is: off holds, on has no effect.
   bool is_always_off = false;
+  /// What `read` takes, where that is integers.
+  const IntegerRange* range = nullptr;
 };
+
+/// A variable that is an integer.
+template <const IntegerRange& Range, auto Field>
+constexpr Variable integer(std::string_view name) {
+  return {name, store_integer<Range, Field>, {}, false, &Range};
+}
 
 constexpr std::string_view kSwitch = "0 or 1";
 
@@ -110,22 +122,16 @@ constexpr Variable kVariables[] = {
     {"MERERUN_MODELS", parse_model_folders},
     {"MERERUN_API_KEY", [](Overrides& o, std::string_view t) { return store_text(o.api_key, t); }},
     {"MERERUN_BACKEND", parse_backend, "auto, cpu or cuda"},
-    {"MERERUN_DEVICE", [](Overrides& o, std::string_view t) { return store(o.device, parse_integer(t, 0)); },
-     "an integer of at least 0"},
-    {"MERERUN_THREADS",
-     [](Overrides& o, std::string_view t) { return store(o.threads, parse_integer(t, 1)); },
-     "an integer of at least 1"},
+    integer<option_ranges::kDevice, &Overrides::device>("MERERUN_DEVICE"),
+    integer<option_ranges::kThreads, &Overrides::threads>("MERERUN_THREADS"),
     {"MERERUN_CPU_ISA", parse_isa, "auto, portable, avx2, avx512, avx512-vnni or neon"},
     {"MERERUN_LOG", parse_level, "error, warn, info or debug"},
     {"MERERUN_Q35_MTP_SPECULATION",
      [](Overrides& o, std::string_view t) { return store(o.speculation, parse_speculation(t)); },
      "0, false, no, off, 1, true, yes or on"},
-    {"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS",
-     [](Overrides& o, std::string_view t) { return store(o.min_prompt_tokens, parse_integer(t, 0)); },
-     "an integer of at least 0"},
-    {"MERERUN_Q35_MTP_BLOCK_SIZE",
-     [](Overrides& o, std::string_view t) { return store(o.width, parse_integer(t, 2)); },
-     "an integer of at least 2"},
+    integer<option_ranges::kMinPromptTokens, &Overrides::min_prompt_tokens>(
+        "MERERUN_Q35_MTP_MIN_PROMPT_TOKENS"),
+    integer<option_ranges::kMtpBlockSize, &Overrides::width>("MERERUN_Q35_MTP_BLOCK_SIZE"),
     {"MERERUN_Q35_MTP_HEAD_COST_RATIO",
      [](Overrides& o, std::string_view t) {
        return store(o.head_cost_ratio, parse_cost_ratio(normalised(t)));
@@ -143,16 +149,9 @@ constexpr Variable kVariables[] = {
     {"MERERUN_Q35_FUSED_SWITCH_GLU", nullptr, kSwitch, true},
     {"MERERUN_Q35_PREFIX_KV_CACHE",
      [](Overrides& o, std::string_view t) { return store(o.prefix_cache, parse_switch(t)); }, kSwitch},
-    {"MERERUN_PREFIX_CACHE_BYTES",
-     [](Overrides& o, std::string_view t) {
-       return store(o.prefix_cache_bytes, parse_integer(t, std::uint64_t{0}));
-     },
-     "a number of bytes"},
-    {"MERERUN_Q35_PREFILL_CHUNK_TOKENS",
-     [](Overrides& o, std::string_view t) {
-       return store(o.prefill_chunk_tokens, parse_integer(t, 64, 8192));
-     },
-     "an integer from 64 to 8192"},
+    integer<option_ranges::kCacheBytes, &Overrides::prefix_cache_bytes>("MERERUN_PREFIX_CACHE_BYTES"),
+    integer<option_ranges::kPrefillChunk, &Overrides::prefill_chunk_tokens>(
+        "MERERUN_Q35_PREFILL_CHUNK_TOKENS"),
     {"MERERUN_Q35_CONTINUOUS_BATCHING",
      [](Overrides& o, std::string_view t) { return store(o.continuous_batching, parse_switch(t)); }, kSwitch},
     {"MERERUN_Q35_FUSED_QKV", nullptr},
@@ -190,7 +189,8 @@ OverrideEffect read_variable(const Variable& variable, std::string_view value, O
     return OverrideEffect::kApplied;
   }
   overrides.warnings.push_back(
-      fmt::format("{}: expected {}, got \"{}\"; it is ignored", variable.name, variable.expected, value));
+      fmt::format("{}: expected {}, got \"{}\"; it is ignored", variable.name,
+                  variable.range != nullptr ? variable.range->text() : variable.expected, value));
   return OverrideEffect::kInvalid;
 }
 

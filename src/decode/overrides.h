@@ -8,10 +8,25 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/number_range.h"
 #include "decode/admission.h"
 #include "decode/history_mode.h"
 
 namespace mererun {
+
+/// What integers may be, whoever states them: a variable, a flag, a field of a request. Beyond its range a
+/// flag and a field are refused and a variable is ignored, with the range in the message. A block size inside
+/// it is clamped to the model's cap.
+namespace option_ranges {
+
+inline constexpr IntegerRange kDevice{0, 1023};
+inline constexpr IntegerRange kThreads{1, 1024};
+inline constexpr IntegerRange kMtpBlockSize{.low = 2};
+inline constexpr IntegerRange kMinPromptTokens{.low = 0};
+inline constexpr IntegerRange kPrefillChunk{64, 8192};
+inline constexpr IntegerRange kCacheBytes{0, kAnySize};
+
+}  // namespace option_ranges
 
 enum class OverrideEffect {
   kApplied,   // what the value asks for is what the program does

@@ -64,10 +64,15 @@ std::optional<double> MtpMeasurement::prefill_rate() const {
   return rate(prompt_tokens, timings.prefill_seconds);
 }
 std::optional<double> MtpMeasurement::decode_rate() const {
-  return rate(static_cast<double>(ids.size()), timings.decode_seconds);
+  return timings.decode_rate(static_cast<std::int64_t>(ids.size()));
 }
 std::optional<double> MtpMeasurement::end_to_end_rate() const {
   return rate(static_cast<double>(ids.size()), elapsed_seconds());
+}
+
+bool MtpScenarioResult::has_drafted() const {
+  return std::any_of(variants.begin(), variants.end(),
+                     [](const MtpMeasurement& m) { return m.acceleration.statistics.rounds() > 0; });
 }
 
 bool MtpScenarioResult::outputs_equal() const {

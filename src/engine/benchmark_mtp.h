@@ -68,7 +68,7 @@ struct MtpMeasurement {
   bool peak_is_own = false;  // the peak counts this generation only
 
   double elapsed_seconds() const { return timings.prefill_seconds + timings.decode_seconds; }
-  /// Tokens a second; absent where the time is 0.
+  /// Tokens a second; absent where the time is 0, and of decoding where no pass was timed.
   std::optional<double> prefill_rate() const;
   std::optional<double> decode_rate() const;
   std::optional<double> end_to_end_rate() const;
@@ -80,6 +80,8 @@ struct MtpScenarioResult {
   int repetition = 1;        // from 1
   std::vector<MtpMeasurement> variants;
 
+  /// Whether any draft was verified: outputs without one are equal of themselves.
+  bool has_drafted() const;
   /// True if all variants gave the same ids, count and hash.
   bool outputs_equal() const;
   /// The variant's rate over the baseline's; absent without a baseline or without rates.

@@ -84,8 +84,13 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options, const LoadPro
   if (options.process.speculation == Speculation::kOn && !engine->process_.head_present)
     engine->resolved_.warnings.push_back("speculation was asked for, but no complete draft head is loaded");
   engine->process_.backend_exact = true;
-  engine->context_limit_ = std::min(options.context_limit.value_or(resolved.traits.context),
-                                    engine->model_->config().max_positions);
+  const int most = engine->model_->config().max_positions;
+  if (options.context_limit > most) {
+    engine->resolved_.warnings.push_back(
+        fmt::format("context size: expected at most {} (max_position_embeddings), got {}; {} holds", most,
+                    *options.context_limit, most));
+  }
+  engine->context_limit_ = std::min(options.context_limit.value_or(resolved.traits.context), most);
   engine->eos_ids_ = engine->model_->config().eos_ids;
   if (engine->model_->head() != nullptr) engine->drafter_.emplace(*engine->model_);
   engine->attach_disk_store();

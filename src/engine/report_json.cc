@@ -70,8 +70,8 @@ Json timings_json(const GenerateResult& result) {
            {"firstTokenSeconds", t.first_token_seconds}};
   const auto evaluated = static_cast<double>(result.prompt_ids.size()) - result.prefix.matched_tokens;
   if (t.prefill_seconds > 0 && evaluated > 0) out["prefillTokensPerSecond"] = evaluated / t.prefill_seconds;
-  if (t.decode_seconds > 0)
-    out["decodeTokensPerSecond"] = static_cast<double>(result.ids.size()) / t.decode_seconds;
+  if (const auto rate = t.decode_rate(static_cast<std::int64_t>(result.ids.size())))
+    out["decodeTokensPerSecond"] = *rate;
   return out;
 }
 

@@ -64,6 +64,13 @@ struct GenerateTimings {
   double prefill_seconds = 0;
   double decode_seconds = 0;
   double first_token_seconds = 0;  // from the end of prefill to the first emitted token
+
+  /// Tokens a second of `generated` ones. None where no decoding pass was timed: the first token is chosen
+  /// from the prompt's logits.
+  std::optional<double> decode_rate(std::int64_t generated) const {
+    if (generated < 2 || decode_seconds <= 0) return std::nullopt;
+    return static_cast<double>(generated) / decode_seconds;
+  }
 };
 
 struct PrefixReport {

@@ -105,12 +105,10 @@ std::optional<bool> Fields::boolean(std::string_view name) {
   return value->get<bool>();
 }
 
-std::optional<std::int64_t> Fields::integer(std::string_view name, IntegerBounds range) {
+std::optional<std::int64_t> Fields::integer(std::string_view name, IntegerRange range) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  const std::string expected = range.high == INT64_MAX
-                                   ? fmt::format("an integer of at least {}", range.low)
-                                   : fmt::format("an integer from {} to {}", range.low, range.high);
+  const std::string expected = range.text();
   std::int64_t number = 0;
   if (value->is_number_unsigned()) {
     if (value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) refuse(name, expected);
@@ -124,12 +122,12 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, IntegerBounds
   } else {
     refuse(name, expected);
   }
-  if (number < range.low || number > range.high) refuse(name, expected);
+  if (!range.holds(number)) refuse(name, expected);
   return number;
 }
 
 std::optional<int> Fields::count(std::string_view name) {
-  const auto value = integer(name, {1});
+  const auto value = integer(name, {.low = 1, .high = kAnySize});
   if (!value) return std::nullopt;
   return static_cast<int>(std::min<std::int64_t>(*value, INT32_MAX));
 }

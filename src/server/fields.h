@@ -27,11 +27,6 @@ std::string excerpt(const nlohmann::ordered_json& value);
 /// "messages[2]"
 std::string item_path(std::string_view list, std::size_t index);
 
-struct IntegerBounds {
-  std::int64_t low;
-  std::int64_t high = INT64_MAX;
-};
-
 /// The members of one JSON object of a request, read by name and checked. A member that is null counts as
 /// absent. Errors, in all readers: ApiError 400 naming the field, what was expected, what came.
 ///
@@ -44,7 +39,7 @@ class Fields {
   /// Null when absent. Marks the name as known.
   const nlohmann::ordered_json* find(std::string_view name);
   std::optional<bool> boolean(std::string_view name);
-  std::optional<std::int64_t> integer(std::string_view name, IntegerBounds range);
+  std::optional<std::int64_t> integer(std::string_view name, IntegerRange range);
   /// A number of tokens, at least 1; what exceeds an int is as good as its largest.
   std::optional<int> count(std::string_view name);
   std::optional<double> number(std::string_view name, const NumberRange& range);

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/overrides.h"
 #include "engine/sampling_defaults.h"
 #include "server/api_error.h"
 
@@ -82,7 +83,7 @@ void read_speculation(Fields& fields, GenerateRequest& request) {
   const auto wanted = fields.choice("speculation", {"auto", "on", "off"});
   if (wanted == "on") request.speculation = Speculation::kOn;
   if (wanted == "off") request.speculation = Speculation::kOff;
-  if (const auto width = fields.integer("mtp_block_size", {2, 1024}))
+  if (const auto width = fields.integer("mtp_block_size", option_ranges::kMtpBlockSize))
     request.width = static_cast<int>(*width);
 }
 

@@ -285,6 +285,19 @@ TEST(VerificationBenchmarkCommand, AFolderForTheTableThatIsMissingIsOneError) {
             "or directory\n");
 }
 
+// Drafts that are asked for ignore the prompt's length, not the context's.
+TEST(MtpBenchmarkCommand, TheForcedThresholdIsOneOfTheContext) {
+  const auto reason = [](const char* threshold) {
+    const RunResult result = run_binary({"model", "benchmark", "q36-mtp", "--decode-tokens", "4", "--warmups",
+                                         "0", "--prompt", "Hi", "--context-size", "1000", "--variants",
+                                         "forced", "--forced-mtp-min-prompt-tokens", threshold, "--json"});
+    return Json::parse(result.output)["scenarios"][0]["variants"][0]["admissionReason"].get<std::string>();
+  };
+  EXPECT_EQ(reason("0"), "explicit");
+  EXPECT_EQ(reason("1000"), "explicit");
+  EXPECT_EQ(reason("1001"), "context-below-threshold");
+}
+
 TEST(MtpBenchmarkCommand, APromptFileThatIsAFolderIsOneError) {
   const RunResult result = run_binary({"model", "benchmark", "q36-mtp", "--prompt-file", "/tmp"});
   EXPECT_EQ(result.status, 74);

@@ -14,6 +14,7 @@ namespace mererun {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -139,6 +140,28 @@ TEST(MtpReport, ParityIsFalseForAnotherHash) {
   EXPECT_EQ(out["outputParity"], false);
   EXPECT_EQ(out["greedyOutputParity"], false);
   EXPECT_THAT(mtp_scenario_text(mtp_context(), mtp_scenario(), result), HasSubstr("\n  parity no\n"));
+}
+
+// The first token is chosen from the prompt's logits.
+TEST(MtpReport, OneTokenHasNoDecodeRate) {
+  MtpScenarioResult result = mtp_result();
+  for (MtpMeasurement& m : result.variants) m.ids.resize(1);
+  const Json out = mtp_scenario_json(mtp_context(), mtp_scenario(), result);
+  EXPECT_TRUE(out["decodeSpeedups"].empty());
+  EXPECT_FALSE(out["endToEndSpeedups"].empty());
+  for (const Json& variant : out["variants"]) EXPECT_FALSE(variant.contains("decodeTokensPerSecond"));
+  EXPECT_THAT(mtp_scenario_text(mtp_context(), mtp_scenario(), result),
+              AllOf(HasSubstr("no decode step timed"), Not(HasSubstr("tok/s")), Not(HasSubstr("x decode"))));
+}
+
+TEST(MtpReport, ParityOfNothingIsNoProof) {
+  MtpScenarioResult result = mtp_result();
+  result.variants[1].acceleration.statistics = Statistics(3);
+  EXPECT_THAT(mtp_scenario_text(mtp_context(), mtp_scenario(), result),
+              HasSubstr("\n  parity yes, but no round drafted: no draft was verified\n"));
+  result.variants.pop_back();
+  EXPECT_THAT(mtp_scenario_text(mtp_context(), mtp_scenario(), result),
+              HasSubstr("\n  parity not shown: one variant has nothing to be compared with\n"));
 }
 
 TEST(MtpReport, HasItsTextForm) {

@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <ostream>
 
 #include "cli/commands.h"
 #include "cli/help_text.h"
 #include "tests/cli/run_binary.h"
 #include "tests/support/file_text.h"
+#include "tests/support/temp_folder.h"
 
 namespace mererun::testing {
 
@@ -153,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"before_load",
                 {"text", "chat", "--prompt", "a", "--model-root", "/nonexistent", "--max-tokens", "0"},
                 64,
-                "--max-tokens: expected an integer of at least 1, got \"0\"\n"},
+                "--max-tokens: expected an integer from 1 to 2147483647, got \"0\"\n"},
         Refusal{"count_beyond_int",
                 {"text", "chat", "--prompt", "a", "--max-tokens", "4294967297"},
                 64,
@@ -200,6 +202,48 @@ TEST(Preflight, ThePlanIsForPeopleUnlessJsonIsAskedFor) {
   EXPECT_THAT(plan.output, HasSubstr("\nrate limit    none\n"));
   EXPECT_EQ(plan.output.find_first_of("{}\""), std::string::npos) << plan.output;
   EXPECT_THAT(run_binary({"api", "serve", "--preflight", "--json"}).output, StartsWith("{\n"));
+}
+
+/// A short run of `model benchmark q36-mtp` without drafts.
+RunResult short_benchmark(std::vector<std::string> more) {
+  more.insert(more.begin(), {"model", "benchmark", "q36-mtp", "--decode-tokens", "4", "--warmups", "0",
+                             "--variants", "baseline", "--json"});
+  return run_binary(more);
+}
+
+TEST(Prompts, AreUtf8AndNotBlankForEveryCommand) {
+  const TempFolder folder;
+  const std::string latin1 = folder.write("latin1.txt", "caf\xe9\n"),
+                    blank = folder.write("blank.txt", " \n\n");
+  const std::vector<std::array<std::string, 3>> bad = {
+      {"--prompt-file", latin1, latin1 + ": expected UTF-8 text, got bytes that are none"},
+      {"--prompt", "caf\xe9", "--prompt: expected UTF-8 text, got bytes that are none"},
+      {"--prompt-file", blank, blank + ": expected a prompt, got nothing"},
+      {"--prompt", "   ", "--prompt: expected a prompt, got nothing"}};
+  for (const auto& [option, value, message] : bad) {
+    for (const RunResult& result :
+         {short_benchmark({option, value}), run_binary({"text", "chat", option, value})}) {
+      EXPECT_EQ(result.status, 64);
+      EXPECT_EQ(result.errors, "mere.run: error: " + message + "\n");
+    }
+  }
+  const std::string good = folder.write("good.txt", "caf\xc3\xa9\n");  // its line end is no part of it
+  const auto hash = [](const RunResult& result) {
+    return result.output.substr(result.output.find("\"promptSHA256\""), 82);
+  };
+  EXPECT_EQ(hash(short_benchmark({"--prompt-file", good})),
+            hash(short_benchmark({"--prompt", "caf\xc3\xa9"})));
+}
+
+TEST(ContextSize, BeyondTheModelsIsSaidToBe) {
+  const std::string warning =
+      "context size: expected at most 32768 (max_position_embeddings), got 99999; 32768 holds";
+  const RunResult result = short_benchmark({"--prompt", "Hi", "--context-size", "99999"});
+  EXPECT_THAT(result.errors, HasSubstr(warning));
+  EXPECT_THAT(result.output, HasSubstr("\"contextSize\": 32768"));
+  const auto chat =
+      run_binary({"text", "chat", "--prompt", "Hi", "--max-tokens", "1", "--context-size", "99999"});
+  EXPECT_THAT(chat.errors, HasSubstr(warning));
 }
 
 TEST(EnvironmentVariables, MeaninglessOnesAreWarnedAbout) {

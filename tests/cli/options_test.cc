@@ -257,7 +257,39 @@ TEST(BenchmarkMtpOptions, RefusesWhatContradicts) {
   EXPECT_THAT(refusal<B>({"--decode-tokens", "100", "--context-size", "100"}), HasSubstr("--context-size"));
   EXPECT_THAT(refusal<B>({"--repetitions", "0"}), HasSubstr("--repetitions"));
   EXPECT_THAT(refusal<B>({"--warmups", "-1"}), HasSubstr("--warmups"));
-  EXPECT_THAT(refusal<B>({"--speculation", "on"}), HasSubstr("--speculation and --route"));
+}
+
+// An option that could only be refused, or that changes nothing, is none of the command; the message names it
+// and the commands that have it.
+TEST(DraftingOptions, BelongToTheCommandsThatTheyChange) {
+  const auto expect_foreign = [](const std::string& got, const std::string& name) {
+    EXPECT_EQ(got, "invalid_argument test: expected an option of this command, got " + name);
+  };
+  for (const char* name : {"--speculation", "--route"}) {
+    expect_foreign(refusal<BenchmarkMtpOptions>({name, "auto"}), name);
+    expect_foreign(refusal<ModelQualifyOptions>({name, "auto"}), name);
+  }
+  for (const char* name : {"--speculation", "--route", "--mtp-root", "--mtp-block-size", "--mtp-cost"})
+    expect_foreign(refusal<BenchmarkVerificationOptions>({name, "4"}), name);
+  const std::map<std::string, std::string> variables = {{"MERERUN_Q35_MTP_SPECULATION", "off"},
+                                                        {"MERERUN_Q35_MTP_BLOCK_SIZE", "3"}};
+  EXPECT_EQ(refusal<BenchmarkVerificationOptions>({}, variables), "accepted");
+  EXPECT_EQ(refusal<BenchmarkMtpOptions>({"--mtp-root", "r", "--mtp-block-size", "4", "--mtp-cost", "fixed"}),
+            "accepted");
+}
+
+TEST(IntegerOptions, AreRefusedWithTheirRange) {
+  for (const char* value :
+       {"1", "0", "-3", "2147483648", "999999999999", "99999999999999999999", "1e3", "x"}) {
+    const std::string expected =
+        std::string("invalid_argument --mtp-block-size: expected an integer from 2 to 2147483647, got \"") +
+        value + "\"";
+    EXPECT_EQ(refusal<TextChatOptions>({std::string("--mtp-block-size=") + value}), expected);
+    EXPECT_EQ(refusal<BenchmarkMtpOptions>({std::string("--mtp-block-size=") + value}), expected);
+  }
+  EXPECT_EQ(refusal<TextChatOptions>({"--mtp-block-size", "2147483647"}), "accepted");
+  EXPECT_THAT(refusal<BenchmarkMtpOptions>({"--forced-mtp-min-prompt-tokens", "999999999999"}),
+              HasSubstr("expected an integer from 0 to 2147483647, got \"999999999999\""));
 }
 
 TEST(BenchmarkMtpOptions, VariantsClearTheVariables) {
@@ -335,8 +367,7 @@ TEST(ModelConvertOptions, NeedsItsFolders) {
   EXPECT_EQ(refusal<ModelConvertOptions>({"--source", "a", "--output", "b"}), "accepted");
 }
 
-TEST(ModelQualifyOptions, NeedsDrafting) {
-  EXPECT_THAT(refusal<ModelQualifyOptions>({"--speculation", "off"}), HasSubstr("model qualify"));
+TEST(ModelQualifyOptions, DraftsWhateverTheVariableSays) {
   EXPECT_EQ(refusal<ModelQualifyOptions>({}, {{"MERERUN_Q35_MTP_SPECULATION", "off"}}), "accepted");
 }
 

@@ -83,7 +83,7 @@ TEST(StatsLine, RatesAndAbsentValues) {
                           .cached_tokens = 4,
                           .generated_tokens = 256,
                           .prefill_seconds = 0.5,
-                          .decode_seconds = 2,
+                          .decode_rate = 128,
                           .rounds = 131,
                           .drafted_tokens = 241,
                           .accepted_tokens = 125,

@@ -133,6 +133,21 @@ TEST(Overrides, IgnoreInvalidValuesWithOneWarning) {
   EXPECT_EQ(parse_overrides({{"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", "-1"}}).min_prompt_tokens, std::nullopt);
 }
 
+TEST(Overrides, WarnWithTheRangeOfAnInteger) {
+  const std::pair<const char*, IntegerRange> kCases[] = {
+      {"MERERUN_THREADS", option_ranges::kThreads},
+      {"MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", option_ranges::kMinPromptTokens},
+      {"MERERUN_Q35_MTP_BLOCK_SIZE", option_ranges::kMtpBlockSize},
+      {"MERERUN_PREFIX_CACHE_BYTES", option_ranges::kCacheBytes}};
+  for (const auto& [name, range] : kCases) {
+    for (const std::string& value : {std::to_string(range.low - 1), std::string("99999999999999999999")})
+      EXPECT_EQ(parse_overrides({{name, value}}).warnings.at(0),
+                name + (": expected " + range.text()) + ", got \"" + value + "\"; it is ignored");
+    for (const std::int64_t value : {range.low, range.high})
+      EXPECT_EQ(effect_of(parse_overrides({{name, std::to_string(value)}}), name), "applied") << name;
+  }
+}
+
 TEST(Overrides, TreatAnEmptyValueAsUnset) {
   for (const char* name : {"MERERUN_Q35_MTP_SPECULATION", "MERERUN_THREADS", "MERERUN_API_KEY"}) {
     const Overrides overrides = parse_overrides({{name, " "}});

@@ -416,15 +416,25 @@ TEST_P(Rounds, CancellationEndsBetweenRoundsAndKeepsTheCommittedState) {
 
 TEST_P(Rounds, ADrafterThatGivesNothingIsSoonLeftAlone) {
   ScriptDrafter silent([](Position, int) { return std::vector<TokenId>(); });
+  SpeculationProfile profile;
   IdSink sink;
-  const GenerationOutcome o = testing::run_generation(
-      *model_,
-      {.prompt = prompt_, .max_tokens = kTokens, .width = 5, .drafter = &silent, .cost = FixedCost{}}, sink);
+  const GenerationOutcome o = testing::run_generation(*model_,
+                                                      {.prompt = prompt_,
+                                                       .max_tokens = kTokens,
+                                                       .width = 5,
+                                                       .drafter = &silent,
+                                                       .cost = FixedCost{},
+                                                       .profile = &profile},
+                                                      sink);
   EXPECT_EQ(o.ids, serial(kTokens));
   expect_consistent(o);
   EXPECT_EQ(o.statistics.drafted(), 0);
   EXPECT_GT(silent.calls, 1) << "it is probed";
   EXPECT_LT(silent.calls, kTokens / 4) << "a round that wanted drafts and got none counts as wrong drafts";
+  // The profile has what was spent on them, round by round.
+  EXPECT_EQ(static_cast<int>(profile.rounds.size()), silent.calls);
+  EXPECT_EQ(static_cast<int>(profile.rounds.size()) + profile.serial_rounds, kTokens - 1);
+  for (const SpeculationProfile::Round& round : profile.rounds) EXPECT_EQ(round.draft_depth, 0);
 }
 
 TEST(FlashRounds, TableRowsAreReadAheadOfTheirPass) {

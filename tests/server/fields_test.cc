@@ -62,7 +62,7 @@ TEST(Fields, NamesFieldExpectedAndGot) {
   EXPECT_EQ(refusal([&] { fields.choice("a", {"p", "q"}); }), "400 a: expected one of p, q, got \"x\"");
   Fields inner(body["d"], "d");
   EXPECT_EQ(refusal([&] { inner.integer("e", {0}); }),
-            "400 d.e: expected an integer of at least 0, got true");
+            "400 d.e: expected an integer from 0 to 2147483647, got true");
   EXPECT_EQ(refusal([] { Fields(Json::array(), "m[1]"); }), "400 m[1]: expected an object, got []");
 }
 

@@ -88,6 +88,8 @@ TEST_F(Requests, BadFieldsOfAChatAreNamed) {
                                                          {"response_format", "json"},
                                                          {"speculation", "maybe"},
                                                          {"mtp_block_size", 1},
+                                                         {"mtp_block_size", 2147483648},
+                                                         {"mtp_block_size", 4.5},
                                                          {"reasoning_effort", 4},
                                                          {"chat_template_kwargs", Json::array()},
                                                          {"logit_bias", Json::array()},
@@ -319,6 +321,9 @@ TEST_F(Requests, BadAnthropicFieldsAreNamed) {
   };
   EXPECT_THAT(refusal(parse_messages_request, {{"messages", kHello}}),
               HasSubstr("max_tokens: expected an integer of at least 1"));
+  EXPECT_THAT(refused("mtp_block_size", 999999999999),
+              HasSubstr("mtp_block_size: expected an integer from 2 to 2147483647, got 999999999999"));
+  EXPECT_EQ(refused("mtp_block_size", 2147483647), "accepted");
   EXPECT_EQ(refusal(parse_count_request, {{"messages", kHello}}), "accepted");
   EXPECT_THAT(refused("thinking", {{"type", "enabled"}}), HasSubstr("thinking.budget_tokens"));
   EXPECT_THAT(refused("tool_choice", {{"type", "any"}}), HasSubstr("tool_choice: expected tools beside it"));

@@ -75,7 +75,8 @@ StartedGeneration::StartedGeneration(Model& model, const GenerationSetup& setup,
                   .drafter = setup.drafter,
                   .policy = log ? &policy : nullptr,
                   .constraint = constraint.get(),
-                  .cancelled = setup.cancelled},
+                  .cancelled = setup.cancelled,
+                  .profile = setup.profile},
                  {.max_tokens = setup.max_tokens, .context_limit = setup.context_limit}) {
   sink.max_tokens = setup.max_tokens;
   generation.begin();

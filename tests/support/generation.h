@@ -67,6 +67,7 @@ struct GenerationSetup {
   int context_limit = 4096;
   const TokenConstraint* constraint = nullptr;  // a copy goes along
   const std::atomic<bool>* cancelled = nullptr;
+  SpeculationProfile* profile = nullptr;
   const SequenceState* start = nullptr;  // the prompt's state, which is forked, where it is there already
 };
 
