@@ -65,26 +65,43 @@ int quota_cores() {
   return std::max(1, static_cast<int>(cores + 0.999));
 }
 
+/// At least 1.
+int within_quota(std::size_t cpus) {
+  int count = static_cast<int>(cpus);
+  if (const int quota = quota_cores()) count = std::min(count, quota);
+  return std::max(count, 1);
+}
+
+/// The hardware threads that the calling thread may run on; none where the system does not say.
+std::vector<int> allowed_cpus() {
+  std::vector<int> cpus;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
 }  // namespace
 
 int physical_core_count() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
+  const std::vector<int> allowed = allowed_cpus();
   std::set<std::string> cores;
-  int threads = 0;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (!CPU_ISSET(cpu, &allowed)) continue;
-      ++threads;
-      std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                         "/topology/thread_siblings_list");
-      std::string siblings;
-      if (std::getline(file, siblings)) cores.insert(siblings);
-    }
+  for (const int cpu : allowed) {
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                       "/topology/thread_siblings_list");
+    std::string siblings;
+    if (std::getline(file, siblings)) cores.insert(siblings);
   }
-  int count = cores.empty() ? threads : static_cast<int>(cores.size());
-  if (const int quota = quota_cores()) count = std::min(count, quota);
-  return std::max(count, 1);
+  return within_quota(cores.empty() ? allowed.size() : cores.size());
+}
+
+int usable_threads(int asked) {
+  if (asked <= 0) return physical_core_count();
+  const std::vector<int> allowed = allowed_cpus();
+  return allowed.empty() ? asked : std::min(asked, within_quota(allowed.size()));
 }
 
 std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work,

@@ -17,6 +17,11 @@ namespace mererun {
 /// quota (cgroup v2) is a bound. At least 1.
 int physical_core_count();
 
+/// Threads that are worth starting where `asked` were asked for: physical_core_count() for 0, and never more
+/// than the hardware threads this process may run on (and its quota pays for): more of them wait for each
+/// other.
+int usable_threads(int asked);
+
 /// Starts `count` threads, thread i with work(i). Where the system refuses one, `stop`, which has to make
 /// work return, is called and the threads that run are joined. Errors: kOutOfMemory then.
 std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work,

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "cli/commands.h"
 #include "cli/engine_setup.h"
 #include "cli/environment.h"
@@ -181,7 +180,7 @@ Json report(const BenchmarkMtpOptions& options, const ProgramContext& context, c
            {"build", build_json(describe_build())},
            {"backend", subject.backend},
            {"device", device_json(subject.device)},
-           {"threads", options.device.threads.value_or(physical_core_count())},
+           {"threads", engine_options(options, context).threads},
            {"environment", environment_json(environment)},
            {"overrides", overrides_json(context.environment)},
            {"valid", reasons.empty()},

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "cli/environment.h"
 #include "cli/interrupts.h"
 #include "engine/cpu_isa.h"
@@ -47,7 +48,7 @@ EngineOptions engine_options(const CommonOptions& options, const ProgramContext&
   out.mtp_root = options.model.mtp_root.value_or("");
   out.backend = parse_backend(options.device.backend);
   out.device = static_cast<int>(options.device.device);
-  out.threads = static_cast<int>(options.device.threads.value_or(0));
+  out.threads = usable_threads(static_cast<int>(options.device.threads.value_or(0)));
   out.cpu_isa = parse_cpu_isa(options.device.cpu_isa);
   out.process = admission_process(options, overrides);
   out.cost = cost_choice(options.drafting);

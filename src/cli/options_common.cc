@@ -60,7 +60,10 @@ void declare_device(OptionTable& table, DeviceFlags& flags) {
                {"auto", "cpu", "cuda"}, flags.backend);
   table.integer({.names = "--device", .value = "N", .help = "index of the GPU", .default_text = "0"},
                 option_ranges::kDevice, flags.device);
-  table.integer({.names = "--threads", .value = "N", .help = "CPU threads", .default_text = "physical cores"},
+  table.integer({.names = "--threads",
+                 .value = "N",
+                 .help = "CPU threads, at most the hardware threads that it may run on",
+                 .default_text = "physical cores"},
                 option_ranges::kThreads, flags.threads);
   table.choice(
       {.names = "--cpu-isa",

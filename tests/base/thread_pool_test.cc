@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -164,6 +166,37 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolLivesOn) {
     pool.parallel_for(1, [&](std::int64_t, std::int64_t, int) { ++calls; });
     EXPECT_EQ(calls, 1);
   }
+}
+
+/// What `count` gives in a thread that may run on the first `cpus` of this process's hardware threads.
+int on_cpus(int cpus, const std::function<int()>& count) {
+  int result = 0;
+  std::thread([&] {
+    cpu_set_t all, some;
+    CPU_ZERO(&some);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&some) < cpus; ++cpu) {
+      if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &some);
+    }
+    if (sched_setaffinity(0, sizeof some, &some) == 0) result = count();
+  }).join();
+  return result;
+}
+
+// More threads than the process may run on only wait for each other.
+TEST(UsableThreads, AreNoMoreThanTheProcessMayRunOn) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  EXPECT_LE(usable_threads(1000), CPU_COUNT(&allowed));
+  for (const int asked : {0, 1, 2, 1000}) {
+    EXPECT_EQ(on_cpus(1, [&] { return usable_threads(asked); }), 1);
+    const int two = on_cpus(2, [&] { return usable_threads(asked); });
+    EXPECT_GE(two, 1);
+    EXPECT_LE(two, std::min(2, usable_threads(1000)));
+  }
+  EXPECT_EQ(usable_threads(1), 1);
+  EXPECT_EQ(usable_threads(0), physical_core_count());
+  EXPECT_GE(usable_threads(1000), physical_core_count());
 }
 
 TEST(ThreadPool, DefaultsToThePhysicalCores) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/thread_pool.h"
 #include "kernels/cpu/cpu_isa.h"
 #include "model/synthetic_weights.h"
 #include "tests/cli/run_binary.h"
@@ -167,16 +168,17 @@ TEST(SyntheticOptions, AreCheckedTogether) {
 }
 
 TEST(MtpBenchmarkCommand, MeasuresABundledModel) {
-  const RunResult result =
-      run_binary({"model", "benchmark", "q36-mtp", "--prompt-repeat", "2", "--decode-tokens", "16",
-                  "--warmups", "0", "--variants", "baseline,adaptive,forced,fixed", "--json"},
-                 "", {"MERERUN_Q35_FUSED_QKV=1"});
+  const RunResult result = run_binary(
+      {"model", "benchmark", "q36-mtp", "--prompt-repeat", "2", "--decode-tokens", "16", "--warmups", "0",
+       "--variants", "baseline,adaptive,forced,fixed", "--threads", "1000", "--json"},
+      "", {"MERERUN_Q35_FUSED_QKV=1"});
   ASSERT_EQ(result.status, 0) << result.errors;
   const Json report = Json::parse(result.output);
   EXPECT_THAT(keys(report), ElementsAre("backend", "build", "device", "environment", "invalidReasons",
                                         "model", "modelFingerprint", "overrides", "scenarios",
                                         "schemaVersion", "sources", "threads", "valid"));
   EXPECT_EQ(report["model"], "demo-dense-4bit");
+  EXPECT_EQ(report["threads"], usable_threads(1000));
   EXPECT_EQ(report["valid"], report["invalidReasons"].empty());
   EXPECT_EQ(report["overrides"][0]["effect"], "no-effect");
   EXPECT_TRUE(report["environment"].contains("competingProcesses"));
