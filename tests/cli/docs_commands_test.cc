@@ -73,7 +73,7 @@ std::vector<Block> blocks_of(const fs::path& path) {
 }
 
 /// A folder in which the commands find what they name: the program (also as build/release/bin/mere.run), two
-/// tiny checkpoints, one of them in BF16, and a curl that does what the documents use.
+/// tiny checkpoints, one in BF16, and a curl that does what they use.
 class Workplace {
  public:
   Workplace() {
@@ -93,17 +93,19 @@ class Workplace {
     std::string output, errors;
   };
 
-  /// Runs one command in a shell; stdin is one line of text.
+  /// Runs a command in a shell; stdin is a line of text.
   Result run(const std::string& command) {
+    static const std::regex kLarge("--synthetic (?!small)");
+    EXPECT_FALSE(std::regex_search(command, kLarge)) << command;
     const int status = wait(start(command, "out", "err"));
     return {status, text_of(root_ / "out"), text_of(root_ / "err")};
   }
 
-  /// Starts a server on a port of its own, and returns its process and the port.
+  /// Starts a server; returns its process and port.
   std::pair<pid_t, std::string> serve(const std::string& command) {
     static const std::regex kPort("http://[^:]+:([0-9]+)/\n");
     const pid_t server = start("exec " + command + " --port 0", "server-out", "server-err");
-    for (int attempt = 0; attempt < 6000; ++attempt) {  // a bound on hanging, far beyond what it takes
+    for (int attempt = 0; attempt < 6000; ++attempt) {  // far beyond what it takes
       std::smatch port;
       const std::string text = text_of(root_ / "server-out");
       if (std::regex_search(text, port, kPort)) return {server, port.str(1)};
@@ -121,7 +123,7 @@ class Workplace {
 
  private:
   static constexpr const char* kCurl = R"(#!/usr/bin/python3
-# curl URL -d BODY: prints the reply, waits for a server that is still loading, fails on a refusal.
+# curl URL -d BODY: prints the reply, waits while it loads, fails on a refusal.
 import sys, time, urllib.error, urllib.request
 url, flag, body = sys.argv[1:]
 assert flag == "-d"
@@ -158,14 +160,14 @@ while True:
     variables.push_back(nullptr);
     pid_t child = 0;
     if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, arguments.data(), variables.data()) != 0)
-      throw std::runtime_error("cannot start /bin/sh");
+      throw std::runtime_error("no shell");
     return child;
   }
 
   TempFolder root_;
 };
 
-/// Runs the lines of a block one after the other. A server goes on until the block ends.
+/// Runs a block line by line. A server goes on until it ends.
 void run_block(const Block& block) {
   Workplace workplace;
   std::optional<pid_t> server;
