@@ -75,8 +75,10 @@ def verification_rows(receipt):
 
 
 def render(receipt):
-    lines = [f"Transfer comparison on {receipt['device']}, {len(receipt['generations'])} invocations, "
-             f"{receipt['excluded']} excluded and repeated.",
+    attempts = receipt["generations"]
+    invocations = {(r["model"], r["workload"], r["trial"], r["arm"]) for r in attempts}
+    lines = [f"Transfer comparison on {receipt['device']}, {len(invocations)} invocations in {len(attempts)} attempts, "
+             f"{receipt['excluded']} of them excluded.",
              "",
              "Generation, all candidate runs (greedy; this says nothing of sampled quality):"]
     lines += [f"  {model:18} {workload:6} {text}" for model, workload, text in generation_rows(receipt)]

@@ -74,6 +74,12 @@ class WordingRules(unittest.TestCase):
         for _, _, text in render.generation_rows(receipt()):
             self.assertRegex(text, r"^decode \d+\.\d\d to \d+\.\d\d times serial, acceptance \d\.\d\d to \d\.\d\d$")
 
+    def test_attempts_are_no_invocations(self):
+        r = receipt()
+        r["generations"] = r["generations"] + r["generations"][:3]
+        r["excluded"] = 3
+        self.assertIn("36 invocations in 39 attempts, 3 of them excluded.", render.render(r))
+
     def test_invalid_runs_give_no_figure(self):
         for _, _, text in render.generation_rows(receipt(valid=False)):
             self.assertEqual(text, "no valid run")
