@@ -13,11 +13,11 @@ struct LogLayout {
 };
 
 LogLayout layout_of(const DeltaShape& s) {
-  return {static_cast<std::size_t>(s.conv_channels()), static_cast<std::size_t>(s.key_width()),
-          static_cast<std::size_t>(s.value_width()), static_cast<std::size_t>(s.value_heads)};
+  const auto size = [](int n) { return static_cast<std::size_t>(n); };
+  return {size(s.conv_channels()), size(s.key_width()), size(s.value_width()), size(s.value_heads)};
 }
 
-/// Floats per row of the n-gram layer's log.
+/// Floats a row of the n-gram layer's log.
 std::size_t ngram_floats(const StateGeometry& g) {
   return g.ngram_past > 0 ? static_cast<std::size_t>(g.ngram_cols) : 0;
 }
@@ -47,10 +47,10 @@ DeltaLog VerifyLog::layer(int index, int width) const {
 
 TensorView VerifyLog::ngram_inputs(int width) const {
   MERERUN_CHECK(geometry_.ngram_past > 0 && width <= max_width_, "an n-gram layer, and width inside the log");
-  const std::size_t before = layout_of(geometry_.delta).row() *
-                             static_cast<std::size_t>(geometry_.delta_layers) *
-                             static_cast<std::size_t>(max_width_);
-  return make_view(buffer_.as<float>() + before, DType::kF32, width, geometry_.ngram_cols);
+  const std::size_t rows =
+      static_cast<std::size_t>(geometry_.delta_layers) * static_cast<std::size_t>(max_width_);
+  return make_view(buffer_.as<float>() + layout_of(geometry_.delta).row() * rows, DType::kF32, width,
+                   geometry_.ngram_cols);
 }
 
 VerifyTransaction::VerifyTransaction(SequenceState& state, VerifyLog& log, int width)

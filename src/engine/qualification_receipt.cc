@@ -14,7 +14,7 @@
 namespace mererun {
 namespace {
 
-// A receipt holds some dozens of numbers; more is another file.
+// A receipt is some dozens of numbers.
 constexpr std::uintmax_t kLargestReceipt = std::uintmax_t{4} << 20;
 
 std::string read_text(const std::filesystem::path& path) {
@@ -35,11 +35,9 @@ std::string read_text(const std::filesystem::path& path) {
 template <class T>
 T field(const nlohmann::json& receipt, const std::filesystem::path& path, const char* name,
         const char* expected) {
+  const std::string where = fmt::format("{}: {}", path.string(), name);
   const auto found = receipt.find(name);
-  if (found == receipt.end()) {
-    fail_expected(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), name), expected,
-                  "nothing");
-  }
+  if (found == receipt.end()) fail_expected(ErrorCode::kInvalidArgument, where, expected, "nothing");
   if constexpr (std::is_same_v<T, bool>) {
     if (found->is_boolean()) return found->get<bool>();
   } else if constexpr (std::is_same_v<T, int>) {
@@ -47,8 +45,7 @@ T field(const nlohmann::json& receipt, const std::filesystem::path& path, const 
   } else {
     if (found->is_string()) return found->get<std::string>();
   }
-  fail_expected(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), name), expected,
-                found->type_name());
+  fail_expected(ErrorCode::kInvalidArgument, where, expected, found->type_name());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/affine_config.h"
+#include "kernels/cuda/affine_middle_plan.h"
 #include "kernels/cuda/attend_config.h"
 
 namespace mererun::cuda {
@@ -55,7 +56,60 @@ TEST(CudaPlan, PartsOfASplitCoverEveryGroupOnce) {
   }
 }
 
+TEST(CudaPlan, AFewDozenRowsOfTheKnownShapesFit) {
+  for (const int in : {512, 1984, 2048, 4096, 5120, 6144, 10240, 17408}) {
+    for (const int bits : {4, 8}) {
+      for (const int rows : {13, 16, 17, 32, 33, 95}) {
+        for (const int out : {16, 320, 5120, 34816, 248320}) {
+          SCOPED_TRACE(testing::Message()
+                       << out << " x " << in << ", " << bits << " bits, " << rows << " rows");
+          const AffineView w = weight(out, in, 64, bits);
+          const MiddlePlan plan = plan_middle(middle_columns(rows), w, w.tiles(), kHopper);
+          ASSERT_TRUE(plan.fits);
+          EXPECT_LE(plan.shared_bytes, kHopper.shared_per_block);
+          const int slices = in >= 2048 ? 8 : 1, split = 1 << plan.split_shift;
+          EXPECT_LE(split << plan.member_shift, slices);
+          EXPECT_EQ(plan.warpgroups % (1 << plan.member_shift), 0) << "no warpgroup without a team";
+          EXPECT_GE(plan.blocks, 1);
+          EXPECT_LE(plan.blocks * split, kHopper.multiprocessors);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaPlan, WhetherAFewDozenRowsFitDependsOnTheLayoutAlone) {
+  // The codes are ordered before it is known how many weights one launch serves.
+  for (const int bits : {4, 8}) {
+    for (const int columns : {16, 32}) {
+      bool fitted = true;
+      for (int in = 64; in < 80000; in += 64) {
+        const bool fits = plan_middle(columns, weight(16, in, 64, bits), 1, kHopper).fits;
+        for (const int tiles : {2, 4, 5, 320, 2176, 15520})
+          ASSERT_EQ(plan_middle(columns, weight(16, in, 64, bits), tiles, kHopper).fits, fits)
+              << in << ' ' << tiles;
+        if (in < 2048) continue;
+        ASSERT_TRUE(fitted || !fits) << "longer rows fit no better";
+        fitted = fits;
+      }
+      EXPECT_FALSE(fitted) << "the range has rows that do not fit";
+    }
+  }
+}
+
+TEST(CudaPlan, RunsOfAFewDozenRowsAreSplitWhereBlocksWouldIdle) {
+  const auto split = [](int out, int in, int rows) {
+    const AffineView w = weight(out, in);
+    return 1 << plan_middle(middle_columns(rows), w, w.tiles(), kHopper).split_shift;
+  };
+  EXPECT_EQ(split(5120, 17408, 16), 8) << "80 runs for 132 blocks";
+  EXPECT_EQ(split(5120, 6144, 16), 4) << "shorter rows: fewer parts that wait for each other";
+  EXPECT_EQ(split(248320, 5120, 16), 1) << "enough runs for all: no part of a sum leaves its block";
+  EXPECT_EQ(split(248320, 5120, 32), 2) << "half of the codes fit";
+}
+
 TEST(CudaPlan, RowsTooLongForSharedMemoryAreRefused) {
+  EXPECT_FALSE(plan_middle(16, weight(16, 1 << 20), 1, kHopper).fits);
   EXPECT_FALSE(plan_affine(weight(16, 1 << 20), 4, 1, true, kHopper).fits);
   EXPECT_TRUE(plan_affine(weight(16, 1 << 20), 4, 1, false, kHopper).fits);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "kernels/numerics.h"
 #include "tests/kernels/backends.h"
@@ -16,26 +17,24 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
+using Ids = std::vector<std::int32_t>;
+
 struct Routed {
-  std::vector<std::int32_t> ids;
+  Ids ids;
   std::vector<float> weights;
 };
 
 Routed route(Ops& ops, const std::vector<float>& logits, int rows, int k, bool normalise = true,
-             const std::vector<std::int32_t>& forced = {}) {
+             const Ids& forced = {}) {
   const int experts = static_cast<int>(logits.size()) / rows;
   Floats in(ops, rows, experts, logits), weights(ops, rows, k);
   Ints ids(ops, rows, k);
-  if (forced.empty()) {
-    ops.route_experts({in.view(), {}, normalise, ids.view(), weights.view()});
-  } else {
-    Ints chosen(ops, rows, k, forced);
-    ops.route_experts({in.view(), chosen.view(), normalise, ids.view(), weights.view()});
-  }
+  std::optional<Ints> chosen;
+  if (!forced.empty()) chosen.emplace(ops, rows, k, forced);
+  ops.route_experts(
+      {in.view(), chosen ? chosen->view() : TensorView{}, normalise, ids.view(), weights.view()});
   return {ids.values(), weights.values()};
 }
-
-using Ids = std::vector<std::int32_t>;
 
 class RouteExpertsTest : public OpTest {};
 
@@ -166,7 +165,7 @@ struct Mixture {
                     .out = stream.view()});
     return stream.values();
   }
-  /// Row t of the shared expert, by the ops for one linear layer each.
+  /// Row t of the shared expert, by ops of one linear each.
   std::vector<float> shared_row(Ops& ops, int t) const {
     const LinearHandle g = ops.prepare_linear(shared_gate.source()),
                        u = ops.prepare_linear(shared_up.source());

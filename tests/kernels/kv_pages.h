@@ -9,7 +9,7 @@
 
 namespace mererun {
 
-/// KV pages of one layer in a backend's memory, at addresses that do not follow each other.
+/// KV pages of one layer in a backend's memory, not one behind the other.
 class KvPages {
  public:
   KvPages(Ops& ops, int page_count, int kv_heads, int head_dim, int index_dim = 0) : ops_(&ops) {
@@ -26,28 +26,27 @@ class KvPages {
              .head_dim = head_dim};
     page_bytes_ = 2 * (codes + scales);
     if (index_dim > 0) {
+      const auto dims = static_cast<std::size_t>(index_dim);
       view_.index_dim = index_dim;
       view_.index_codes = page_bytes_;
-      view_.index_scales =
-          view_.index_codes + std::size_t{2} * kKvPagePositions * static_cast<std::size_t>(index_dim);
+      view_.index_scales = view_.index_codes + 2 * kKvPagePositions * dims;
       view_.index_pooled = view_.index_scales + 4 * kKvPagePositions;
-      page_bytes_ =
-          view_.index_pooled + std::size_t{4} * kIndexPageBlocks * static_cast<std::size_t>(index_dim);
+      page_bytes_ = view_.index_pooled + 4 * kIndexPageBlocks * dims;
     }
-    std::vector<std::byte*> addresses(static_cast<std::size_t>(page_count));
-    for (std::size_t i = addresses.size(); i-- > 0;) {  // the last page first
+    addresses_.resize(static_cast<std::size_t>(page_count));
+    for (std::size_t i = addresses_.size(); i-- > 0;) {  // last page first
       pages_.push_back(ops.allocate(page_bytes_ + 64 * i));
-      addresses[i] = pages_.back().as<std::byte>();
+      addresses_[i] = pages_.back().as<std::byte>();
     }
-    addresses_ = addresses;
-    table_ = ops.allocate(addresses.size() * sizeof(std::byte*));
-    ops.upload(table_.data(), addresses.data(), addresses.size() * sizeof(std::byte*));
+    const std::size_t bytes = addresses_.size() * sizeof(std::byte*);
+    table_ = ops.allocate(bytes);
+    ops.upload(table_.data(), addresses_.data(), bytes);
     view_.pages = table_.as<std::byte*>();
   }
 
   const KvLayerView& view() const { return view_; }
 
-  /// Everything the pages hold, page after page.
+  /// What they hold, page after page.
   std::vector<unsigned char> bytes() const {
     std::vector<unsigned char> all(page_bytes_ * addresses_.size());
     ops_->synchronize();

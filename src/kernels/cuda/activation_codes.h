@@ -28,7 +28,7 @@ enum class CodeOrder { kLanes, kRows, kPlanes };
 ///
 /// kPlanes, for those of a warpgroup: vectors of the high planes of elements 0..15, of 16..31, and of the low
 /// planes of the same. The first vectors of a block's rows are neighbours, then come the second ones; every
-/// block has room for 32 rows, so that a step and the sides of a group are one piece each.
+/// block has room for plane_columns() rows, so that a step and the sides of a group are one piece each.
 struct ActivationCodes {
   uint4* codes = nullptr;   // [block][in / 32] of [C][4] or [4][32]; [row][in / 64][2][4]
   float2* sides = nullptr;  // [block][in / group] of [C rounded up to even] or [32]; [row][side_stride()]
@@ -38,6 +38,10 @@ struct ActivationCodes {
   __host__ __device__ int columns_of(int block) const {
     const int left = rows - block * kBlockColumns;
     return left < kBlockColumns ? left : kBlockColumns;
+  }
+  /// kPlanes: rows that a block has room for; half a block where no more are there.
+  __host__ __device__ int plane_columns() const {
+    return rows <= kBlockColumns / 2 ? kBlockColumns / 2 : kBlockColumns;
   }
   /// 16-byte vectors of both arrays, from the first row to the last.
   __host__ __device__ int code_vectors() const { return in / 32 * rows * 4; }

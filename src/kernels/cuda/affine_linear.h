@@ -26,7 +26,9 @@ struct AffineScratch {
 
 /// Whether the kernel of warpgroups serves a layout on this GPU: it takes groups by twos.
 bool has_warpgroup_kernel(const LaunchContext& context, const AffineView& layout);
-/// The order of codes that run_affine takes: planes where the kernel of warpgroups runs.
+/// Whether the kernel of a few dozen rows (fewer than kTiledRows) serves a layout on this GPU.
+bool has_middle_kernel(const LaunchContext& context, const AffineView& layout, int rows);
+/// The order of codes that run_affine takes: planes where a kernel of warpgroups runs.
 CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows);
 /// The same before it is known which linears will read the rows: the order of most.
 CodeOrder code_order(const LaunchContext& context, int rows);
@@ -39,12 +41,12 @@ void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<
 /// Reports rows that do not fit: kUnsupported.
 [[noreturn]] void fail_no_room(const AffineView& layout);
 
-/// True if run_affine_gated serves the pair: 4 bits in groups of 64 with bf16 sides.
+/// True for two weights of one shape in 4 bits, groups of 64, with bf16 sides.
 bool can_pair(const AffineView& gate, const AffineView& up);
-/// Rows up to which it is the faster way: beyond, two linears keep more warps at work.
-inline constexpr int kMostPairedRows = kMostNarrowRows;
+/// Whether run_affine_gated serves them for so many rows: for more, two linears keep more warps at work.
+bool can_pair(const LaunchContext& context, const AffineView& gate, const AffineView& up, int rows);
 
-/// out[t] = silu(gate · x[t]) * (up · x[t]).
+/// out[t] = silu(gate · x[t]) * (up · x[t]), x in rows.
 void run_affine_gated(const LaunchContext& context, AffineScratch& scratch, const AffineView& gate,
                       const AffineView& up, const ActivationCodes& x, const TensorView& out);
 

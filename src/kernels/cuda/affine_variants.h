@@ -22,6 +22,9 @@ void run_affine_8bit(const LaunchContext& context, AffineScratch& scratch,
 /// capability 9.0, codes in plane order.
 void run_affine_warpgroups(const LaunchContext& context, std::span<const AffineTarget> targets,
                            const ActivationCodes& x);
+/// The same for a few dozen rows: has_middle_kernel.
+void run_affine_middle(const LaunchContext& context, AffineScratch& scratch,
+                       std::span<const AffineTarget> targets, const ActivationCodes& x);
 /// Every other layout.
 void run_affine_any(const LaunchContext& context, AffineScratch& scratch,
                     std::span<const AffineTarget> targets, const ActivationCodes& x);

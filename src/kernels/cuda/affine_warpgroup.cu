@@ -1,3 +1,4 @@
+#include "kernels/cuda/affine_middle.cuh"
 #include "kernels/cuda/affine_variants.h"
 #include "kernels/cuda/affine_warpgroup.cuh"
 #include "kernels/cuda/expert_work.cuh"
@@ -46,7 +47,54 @@ void run_experts(const LaunchContext& context, const AffineView& layout, const E
       blocks_for(work.tiles, Kernel::kUnits));
 }
 
+template <int kBits, int kRows>
+void run_middle(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
+                const ActivationCodes& x) {
+  using Kernel = MiddleKernel<kBits, kRows>;
+  const LinearWork<1> work = make_linear_work<1>(targets);
+  const AffineView& layout = targets[0].weight;
+  const MiddlePlan plan = plan_middle(Kernel::kColumns, layout, work.units(), limits_of(context));
+  const int pieces = static_cast<int>(blocks_for(x.rows, kRows));
+  MiddleLaunch p;
+  p.x = x;
+  p.groups = layout.groups();
+  p.slice_shift = std::countr_zero(static_cast<unsigned>(numerics::slice_count(layout.in)));
+  p.split_shift = plan.split_shift;
+  p.member_shift = plan.member_shift;
+  p.blocks = plan.blocks;
+  p.stages = plan.stages;
+  if (plan.split_shift > 0) {
+    const auto meetings =
+        static_cast<std::size_t>(blocks_for(work.units(), 4)) * static_cast<std::size_t>(pieces);
+    p.partials =
+        scratch.partials.get_array<float>((meetings << plan.split_shift) * kRunRows * kRows, context);
+    p.tickets = scratch.tickets.get_array<int>(16 * meetings, context);
+  }
+  constexpr auto kKernel = middle_kernel<kBits, kRows>;
+  allow_all_shared<kKernel>(context);
+  launch(context, "linear", kKernel,
+         {dim3(static_cast<unsigned>(pieces * plan.blocks << plan.split_shift)),
+          dim3(static_cast<unsigned>(128 * plan.warpgroups)), static_cast<std::size_t>(plan.shared_bytes)},
+         work, p);
+}
+
+template <int kBits>
+void run_middle(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,
+                const ActivationCodes& x) {
+  if (x.rows <= kBlockColumns / 2) return run_middle<kBits, kBlockColumns / 2>(context, scratch, targets, x);
+  run_middle<kBits, kBlockColumns>(context, scratch, targets, x);
+}
+
 }  // namespace affine_warpgroup_cu
+
+void run_affine_middle(const LaunchContext& context, AffineScratch& scratch,
+                       std::span<const AffineTarget> targets, const ActivationCodes& x) {
+  if (targets[0].weight.stored_bits == 4) {
+    run_middle<4>(context, scratch, targets, x);
+  } else {
+    run_middle<8>(context, scratch, targets, x);
+  }
+}
 
 void run_affine_warpgroups(const LaunchContext& context, std::span<const AffineTarget> targets,
                            const ActivationCodes& x) {

@@ -64,14 +64,14 @@ __device__ __forceinline__ void code_span(const ActivationCodes& to, int t, int 
   const int block = t / kBlockColumns;
   const int c = t % kBlockColumns;
   const bool planes = to.order == CodeOrder::kPlanes;
-  const int columns = planes ? kBlockColumns : to.columns_of(block);
+  const int columns = planes ? to.plane_columns() : to.columns_of(block);
   const int half = i % 32 / 16, quarter = i % 16 / 4;
   auto* words = reinterpret_cast<std::uint32_t*>(to.codes + to.codes_offset(block) +
                                                  static_cast<std::int64_t>(i / 32) * columns * 4);
   if (planes) {
     words += 4 * c + quarter;
-    words[4 * kBlockColumns * half] = coded.high;
-    words[4 * kBlockColumns * (2 + half)] = coded.low;
+    words[4 * columns * half] = coded.high;
+    words[4 * columns * (2 + half)] = coded.low;
   } else {
     words += 16 * c + 4 * quarter;
     words[half] = coded.high;

@@ -198,12 +198,10 @@ void CudaOps::gated_linear(const GatedLinearParams& p) {
   if (p.x.rows == 0) return;
   const CudaWeight& gate = own(p.gate);
   const CudaWeight& up = own(p.up);
-  if (p.x.rows <= kMostPairedRows && gate.is_affine() && up.is_affine() &&
-      can_pair(gate.affine(), up.affine())) {
+  if (gate.is_affine() && up.is_affine() && can_pair(context_, gate.affine(), up.affine(), p.x.rows)) {
     writes(p.out);
-    run_affine_gated(
-        context_, affine_, gate.affine(), up.affine(),
-        coded_.of(context_, p.x, gate.affine().group, code_order(context_, gate.affine(), p.x.rows)), p.out);
+    run_affine_gated(context_, affine_, gate.affine(), up.affine(),
+                     coded_.of(context_, p.x, gate.affine().group, CodeOrder::kRows), p.out);
     return;
   }
   const LinearParams::Target targets[2] = {{p.gate, p.gate_scratch, {}}, {p.up, p.up_scratch, {}}};

@@ -8,7 +8,7 @@ inline namespace pack_affine_cu {
 
 constexpr int kThreads = 256;
 
-/// The four codes of row slot `row` from element k on, one a byte.
+/// Four codes of row slot `row` from element k on, one a byte.
 __device__ std::uint32_t four_codes(const StoredTiles& from, const AffineView& w, std::int64_t row, int k) {
   const std::uint8_t* stream = from.weight + row * (static_cast<std::int64_t>(w.in) * from.bits / 8);
   std::uint32_t bytes = 0;
@@ -20,14 +20,11 @@ __device__ std::uint32_t four_codes(const StoredTiles& from, const AffineView& w
 __device__ std::uint32_t code_word(const StoredTiles& from, const AffineView& w, std::int64_t first_row,
                                    int first_k, int index) {
   if (w.stored_bits == 8) {
-    const int j = index % 4;
-    const int lane = index / 4 % 32;
-    const int step = index / 128;
+    const int j = index % 4, lane = index / 4 % 32, step = index / 128;
     return four_codes(from, w, first_row + lane / 4 + (j & 1) * 8,
                       first_k + 32 * step + lane % 4 * 4 + (j >> 1) * 16);
   }
-  const int j = index % 2;
-  const int step = index / 2 % w.steps();
+  const int j = index % 2, step = index / 2 % w.steps();
   const int lane = index / (2 * w.steps());
   const int k = first_k + 32 * step + lane % 4 * 4 + j * 16;
   return four_codes(from, w, first_row + lane / 4, k) |

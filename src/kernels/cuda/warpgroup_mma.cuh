@@ -3,8 +3,8 @@
 #include <cstdint>
 
 // Matrix instructions of a warpgroup (four warps), compute capability 9.0a only: 64 weight rows from
-// registers by 32 activation rows from shared memory. They run in the background: whoever issues them reads
-// the results after warpgroup_wait. Source: PTX ISA, "Asynchronous warpgroup level matrix instructions".
+// registers by 16 or 32 activation rows from shared memory. They run in the background: results are there
+// after warpgroup_wait. Source: PTX ISA, "Asynchronous warpgroup level matrix instructions".
 
 namespace mererun::cuda {
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ void warpgroup_wait(int (&results)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(results[i])::"memory");
 }
 
-/// Describes rows of 32 bytes in shared memory: cores of 8 rows by 16 bytes, each 128 bytes in one piece, the
+/// Rows of 32 bytes in shared memory: cores of 8 rows by 16 bytes, each 128 bytes in one piece, the
 /// cores of the next 8 rows behind it, the cores of the second 16 bytes `next_half` bytes on.
 __device__ __forceinline__ std::uint64_t describe_rows(const void* shared, int next_half) {
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -30,12 +30,21 @@ __device__ __forceinline__ std::uint64_t describe_rows(const void* shared, int n
          static_cast<std::uint64_t>(128 >> 4) << 32;
 }
 
-/// d = A * B (kAdd: + d), exact in int32: m64n32k32. A: the four words of m16n8k32's first operand in each
-/// warp, bytes signed, or unsigned where kUnsigned; B: signed bytes of described rows. Result 4 * n + e of a
-/// lane is that of m16n8k32 for columns 8 * n to 8 * n + 7.
-template <bool kUnsigned, bool kAdd>
-__device__ __forceinline__ void multiply_async(int (&d)[16], const std::uint32_t (&a)[4], std::uint64_t b) {
-#define MERERUN_WGMMA(type)                                                                                  \
+/// d = A * B (kAdd: + d), exact in int32: m64nNk32, N = 2 * kCount columns. A: the four words of m16n8k32's
+/// first operand in each warp, bytes signed, or unsigned where kUnsigned; B: signed bytes of described rows.
+/// Result 4 * n + e of a lane is that of m16n8k32 for columns 8 * n to 8 * n + 7.
+template <bool kUnsigned, bool kAdd, int kCount>
+__device__ __forceinline__ void multiply_async(int (&d)[kCount], const std::uint32_t (&a)[4],
+                                               std::uint64_t b) {
+  static_assert(kCount == 8 || kCount == 16);
+#define MERERUN_WGMMA_16(type)                                                                         \
+  asm volatile(                                                                                        \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"                                                     \
+      "wgmma.mma_async.sync.aligned.m64n16k32.s32." type                                               \
+      ".s8 {%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11}, %12, p;\n}"                                     \
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7]) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0))
+#define MERERUN_WGMMA_32(type)                                                                               \
   asm volatile(                                                                                              \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"                                                           \
       "wgmma.mma_async.sync.aligned.m64n32k32.s32." type                                                     \
@@ -43,12 +52,17 @@ __device__ __forceinline__ void multiply_async(int (&d)[16], const std::uint32_t
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]), "+r"(d[7]),      \
         "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]) \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0))
-  if constexpr (kUnsigned) {
-    MERERUN_WGMMA("u8");
+  if constexpr (kCount == 8 && kUnsigned) {
+    MERERUN_WGMMA_16("u8");
+  } else if constexpr (kCount == 8) {
+    MERERUN_WGMMA_16("s8");
+  } else if constexpr (kUnsigned) {
+    MERERUN_WGMMA_32("u8");
   } else {
-    MERERUN_WGMMA("s8");
+    MERERUN_WGMMA_32("s8");
   }
-#undef MERERUN_WGMMA
+#undef MERERUN_WGMMA_16
+#undef MERERUN_WGMMA_32
 }
 
 }  // namespace mererun::cuda
