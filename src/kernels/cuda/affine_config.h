@@ -24,6 +24,8 @@ constexpr int affine_held(int column_tiles, int stored_bits) {
 
 /// Activation rows up to which the narrow kernel is the faster one.
 inline constexpr int kMostNarrowRows = 12;
+/// The same where the codes of a weight's input fill shared memory, so that blocks share rows of it.
+inline constexpr int kMostNarrowRowsOfLong = 8, kLongColumns = 8192;
 
 /// Activation rows from which on the tile kernel is the faster one.
 inline constexpr int kTiledRows = 96;

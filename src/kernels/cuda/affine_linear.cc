@@ -26,11 +26,13 @@ CodeOrder code_order(const LaunchContext& context, int rows) {
 
 CodeOrder code_order(const LaunchContext& context, const AffineView& layout, int rows) {
   if (!layout.is_common()) return CodeOrder::kLanes;
-  const CodeOrder order = code_order(context, rows);
-  if (order != CodeOrder::kPlanes) return order;
+  const int most_narrow = layout.in >= kLongColumns && has_middle_kernel(context, layout, rows)
+                              ? kMostNarrowRowsOfLong
+                              : kMostNarrowRows;
+  if (rows <= most_narrow) return CodeOrder::kRows;
   const bool serves =
       rows >= kTiledRows ? has_warpgroup_kernel(context, layout) : has_middle_kernel(context, layout, rows);
-  return serves ? order : CodeOrder::kLanes;
+  return serves ? CodeOrder::kPlanes : CodeOrder::kLanes;
 }
 
 void run_affine(const LaunchContext& context, AffineScratch& scratch, std::span<const AffineTarget> targets,

@@ -114,7 +114,7 @@ struct AffineTileKernel {
     }
     if (copies_sides && first + t / kColumns < groups) {
       auto* sides = reinterpret_cast<float2*>(ring + s % kStages * kStageVectors + kSpan * kGroupVectors);
-      copy_async<8>(sides + t, sides_from + static_cast<std::int64_t>(first) * sides_stride);
+      copy_async8(sides + t, sides_from + static_cast<std::int64_t>(first) * sides_stride);
     }
     copy_commit();
   }

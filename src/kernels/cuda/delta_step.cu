@@ -33,7 +33,7 @@ __device__ __forceinline__ void copy_async(float* shared, const float* global) {
   if constexpr (kFloats == 4) {
     copy_async16(shared, global);
   } else {
-    copy_async<4>(shared, global);
+    copy_async4(shared, global);
   }
 }
 

@@ -85,11 +85,13 @@ __device__ __forceinline__ void copy_async16(void* shared, const void* global) {
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
-/// The same for 4 or 8 bytes, through it.
-template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+__device__ __forceinline__ void copy_async8(void* shared, const void* global) {
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(kBytes) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void copy_async4(void* shared, const void* global) {
+  const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global) : "memory");
 }
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `kPending` of this thread's committed groups are unfinished.
