@@ -7,9 +7,9 @@ usage: scripts/mutation_check.py [NAME ...]                      defects chosen 
 
 A defect chosen by hand is a text replacement that must apply exactly once; the cache, exact and golden tests look for it. A random
 mutant is a small change in one line (scripts/mutants.py); the tests of its folder look for it, those that take least first, and
-it counts where it builds. A defect that no test notices is printed as SURVIVED and the exit status is 1. A test that takes ten times
-the processor time that it takes without a defect, or that hangs for twenty minutes, has noticed. --tree uses a folder that holds the same sources already, with what it has built. Needs what a
-build needs.
+it counts where it builds. A defect that no test notices is printed as SURVIVED and the exit status is 1, as it is where one chosen
+by hand does not build. A test that takes ten times the processor time that it takes without a defect, or that hangs for twenty
+minutes, has noticed. --tree uses a folder that holds the same sources already, with what it has built. Needs what a build needs.
 """
 import argparse
 import collections
@@ -52,7 +52,7 @@ MUTATIONS = {
     "verify-stores-the-state": ("src/model/gated_delta_net.cc", "? StateWrite::kKeep : StateWrite::kStore",
                                 "? StateWrite::kStore : StateWrite::kStore"),
     "history-kept-after-rejection": ("src/decode/generation.cc", "append_confirmed(rows, hidden);",
-                                     "append_confirmed(width, hidden);"),
+                                     "append_confirmed(choice.depth + 1, hidden);"),
     "chained-drafts-stay-in-the-history": ("src/decode/mtp_drafter.cc", "request.sampler.pop_tentative(tentative);",
                                            "history.cache().set_length(history.evaluated() + tentative);\n"
                                            "  request.sampler.pop_tentative(tentative);"),
@@ -158,8 +158,9 @@ class Tree:
 
 
 def check(tree, defects, count, place):
-    """Plants up to `count` defects that build of every place, which is what `place` makes of a defect; returns how many survived."""
-    survived = planted = 0
+    """Plants up to `count` defects that build of every place, which is what `place` makes of a defect; returns how many survived
+    or, chosen by hand, do not build (their text is out of date)."""
+    survived = planted = broken = 0
     left = collections.defaultdict(lambda: count)
     for defect in defects:
         if left[place(defect)] == 0:
@@ -167,13 +168,15 @@ def check(tree, defects, count, place):
         verdict = tree.verdict(defect)
         if verdict is None:
             print(f"does not build  {defect}", flush=True)
+            broken += isinstance(defect, ByHand)
             continue
         left[place(defect)] -= 1
         planted += 1
         survived += verdict == ""
         print(f"{f'noticed by {verdict}' if verdict else 'SURVIVED'}  {defect}", flush=True)
-    print(f"{planted} planted, {planted - survived} noticed, {survived} survived")
-    return survived
+    print(f"{planted} planted, {planted - survived} noticed, {survived} survived" +
+          (f", {broken} chosen by hand did not build" if broken else ""))
+    return survived + broken
 
 
 def main():
