@@ -125,7 +125,11 @@ ServerOptions server_options(const ApiServeOptions& options, const Plan& plan,
   out.service.cors_origin = options.cors_origin.value_or("");
   out.service.serial_route = options.drafting.is_serial_route;
   out.service.logs_content = options.log_content;
-  out.service.overrides_json = overrides_json(context.environment).dump();
+  const auto& config = plan.inspection.config;
+  const bool is_flash = config && config->family == Family::kFlashNext;
+  out.service.overrides_json =
+      overrides_json(context.environment, {options.drafting, is_flash, plan.cache_bytes > 0, kUnreadByServer})
+          .dump();
   out.scheduler = {.max_active = static_cast<int>(options.max_active_requests),
                    .max_queued = static_cast<int>(options.max_queued_requests),
                    .timeout_seconds = options.request_timeout,

@@ -32,7 +32,7 @@ struct DraftingFlags {
   std::optional<bool> speculation;             // absent: auto, the model's default
   std::optional<std::int64_t> mtp_block_size;  // width W; absent: the model's default
   MtpCost mtp_cost = MtpCost::kMeasured;
-  std::optional<double> mtp_cost_ratio;  // with kFixed; absent: the standard ratio
+  std::optional<double> mtp_cost_ratio;  // of kFixed; absent: the standard ratio
   bool is_serial_route = false;          // --route serial: the width-1 oracle
 };
 

@@ -17,8 +17,7 @@ constexpr const char* kLogLevels[] = {"error", "warn", "info", "debug"};
 
 void parse_cost(const std::string& name, const std::string& value, DraftingFlags& flags) {
   flags.mtp_cost = value == "measured" ? MtpCost::kMeasured : MtpCost::kFixed;
-  flags.mtp_cost_ratio.reset();
-  if (value == "measured" || value == "fixed") return;
+  if (value == "measured" || value == "fixed") return;  // the variable's ratio stays that of the fixed rule
   const auto ratio = parse_number(value);
   if (!ratio || *ratio <= 0 || *ratio > kLargestCostRatio) {
     fail_expected(ErrorCode::kInvalidArgument, name, "measured, fixed or a number above 0 and at most 5",

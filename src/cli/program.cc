@@ -95,7 +95,6 @@ void mark_beaten(const std::vector<std::string>& given_flags, Environment& envir
       {"--api-key", "MERERUN_API_KEY"},
       {"--speculation", "MERERUN_Q35_MTP_SPECULATION"},
       {"--mtp-block-size", "MERERUN_Q35_MTP_BLOCK_SIZE"},
-      {"--mtp-cost", "MERERUN_Q35_MTP_HEAD_COST_RATIO"},
       {"--prefix-cache-bytes", "MERERUN_PREFIX_CACHE_BYTES"},
   };
   for (const std::string& flag : given_flags) {

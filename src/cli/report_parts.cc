@@ -1,5 +1,6 @@
 #include "cli/report_parts.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -10,9 +11,30 @@ namespace mererun {
 
 using Json = nlohmann::json;
 
-Json overrides_json(const Environment& environment) {
+namespace {
+
+/// Whether the run does what the variable asks for, as far as that depends on the run.
+bool is_followed(const std::string& name, const Overrides& overrides, const VariableUse& use) {
+  if (std::ranges::find(use.unread, name) != use.unread.end()) return false;
+  if (name == "MERERUN_Q35_MTP_HEAD_COST_RATIO")
+    return use.drafting.mtp_cost == MtpCost::kFixed &&
+           use.drafting.mtp_cost_ratio == overrides.head_cost_ratio;
+  if (name == "MERERUN_Q35_MTP_STREAM_HISTORY") return !use.is_flash_next;
+  if (name == "MERERUN_Q35_PREFIX_KV_CACHE") return use.has_prefix_cache == overrides.prefix_cache;
+  if (name == "MERERUN_PREFIX_CACHE_BYTES")
+    return use.has_prefix_cache == (overrides.prefix_cache_bytes > 0U);
+  return true;
+}
+
+}  // namespace
+
+Json overrides_json(const Environment& environment, const VariableUse& use) {
+  Overrides overrides = environment.overrides;
+  for (const OverrideReport& report : environment.overrides.reports)
+    if (!is_followed(report.name, overrides, use))
+      overrides.set_effect(report.name, OverrideEffect::kNoEffect);
   Json out = Json::array();
-  for (const OverrideReport& o : environment.overrides.reports)
+  for (const OverrideReport& o : overrides.reports)
     out.push_back({{"name", o.name}, {"value", o.value}, {"effect", std::string(name_of(o.effect))}});
   return out;
 }

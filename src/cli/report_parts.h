@@ -1,7 +1,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string_view>
 
+#include "cli/options.h"
 #include "engine/build_info.h"
 #include "engine/device_info.h"
 #include "engine/environment_check.h"
@@ -13,8 +16,19 @@ struct ResolvedModel;
 
 // Objects that several reports share. A field without a value is absent, never null.
 
-/// [{name, value, effect}] of the variables that were set.
-nlohmann::json overrides_json(const Environment& environment);
+/// What a run does, where that decides whether a variable has an effect.
+struct VariableUse {
+  DraftingFlags drafting;
+  bool is_flash_next = false;
+  bool has_prefix_cache = false;
+  std::span<const std::string_view> unread;  // variables that the command has no use for
+};
+
+inline constexpr std::string_view kUnreadByServer[] = {"MERERUN_Q35_MTP_PROFILE",
+                                                       "MERERUN_Q35_DEBUG_PROMPT_TOKENS"};
+
+/// [{name, value, effect}] of the variables that were set. One that the run does not follow has no effect.
+nlohmann::json overrides_json(const Environment& environment, const VariableUse& use);
 /// {version, commit, binarySHA256}
 nlohmann::json build_json(const BuildInfo& build);
 /// {name, driver, memoryBytes, instructionSet?, clockMHz?}

@@ -152,8 +152,7 @@ constexpr Variable kVariables[] = {
     integer<option_ranges::kCacheBytes, &Overrides::prefix_cache_bytes>("MERERUN_PREFIX_CACHE_BYTES"),
     integer<option_ranges::kPrefillChunk, &Overrides::prefill_chunk_tokens>(
         "MERERUN_Q35_PREFILL_CHUNK_TOKENS"),
-    {"MERERUN_Q35_CONTINUOUS_BATCHING",
-     [](Overrides& o, std::string_view t) { return store(o.continuous_batching, parse_switch(t)); }, kSwitch},
+    {"MERERUN_Q35_CONTINUOUS_BATCHING", nullptr, kSwitch, true},
     {"MERERUN_Q35_FUSED_QKV", nullptr},
     {"MERERUN_Q35_SCOPED_COMPILE", nullptr},
     {"MERERUN_Q35_ASYNC_DECODE_BLOCKS", nullptr},

@@ -65,8 +65,7 @@ struct Overrides {
 
   std::optional<bool> prefix_cache;
   std::optional<std::uint64_t> prefix_cache_bytes;
-  std::optional<int> prefill_chunk_tokens;  // 64..8192
-  std::optional<bool> continuous_batching;
+  std::optional<int> prefill_chunk_tokens;         // 64..8192
   std::optional<std::string> debug_prompt_tokens;  // path
 
   bool test_transfer = false;  // MERERUN_TEST_Q35_TRANSFER

@@ -463,6 +463,25 @@ TEST(ModelInspect, DescribesEveryExpertLayoutAlike) {
   EXPECT_THAT(groups, Each(groups.front()));
 }
 
+TEST(ModelCommands, VariablesThatTheBenchmarkClearsHaveNoEffect) {
+  const RunResult result =
+      run_binary({"model", "benchmark", "q36-mtp", "--synthetic", "small-flash", "--prompt-repeat", "1",
+                  "--decode-tokens", "4", "--warmups", "0", "--variants", "baseline,adaptive", "--json"},
+                 "",
+                 {"MERERUN_Q35_MTP_SPECULATION=off", "MERERUN_Q35_MTP_BLOCK_SIZE=3",
+                  "MERERUN_Q35_MTP_MIN_PROMPT_TOKENS=9000", "MERERUN_Q35_MTP_STREAM_HISTORY=0",
+                  "MERERUN_Q35_MTP_HEAD_COST_RATIO=1", "MERERUN_Q35_PREFIX_KV_CACHE=1",
+                  "MERERUN_PREFIX_CACHE_BYTES=1000000", "MERERUN_Q35_CONTINUOUS_BATCHING=1"});
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Json report = Json::parse(result.output);
+  ASSERT_EQ(report["overrides"].size(), 8U);
+  for (const Json& o : report["overrides"]) EXPECT_EQ(o["effect"], "no-effect") << o["name"];
+  const Json& acceleration = report["scenarios"][0]["variants"][1]["acceleration"];
+  EXPECT_EQ(acceleration["admissionReason"], "default");
+  EXPECT_EQ(acceleration["blockSize"], 4);
+  EXPECT_EQ(acceleration["historyMode"], "streaming");
+}
+
 }  // namespace
 
 }  // namespace mererun::testing

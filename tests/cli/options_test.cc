@@ -164,6 +164,11 @@ TEST(TextChatOptions, EdgesOfRangesAreAccepted) {
   for (const auto& words : good) EXPECT_EQ(refusal<TextChatOptions>(words), "accepted") << words[0];
   EXPECT_EQ(parse<TextChatOptions>({"--seed", "-1"}).sampling.seed, ~std::uint64_t{0});
   EXPECT_EQ(parse<TextChatOptions>({"--mtp-cost", "0.5"}).drafting.mtp_cost_ratio, 0.5);
+  // The variable's ratio is that of the fixed rule, and a flag's goes before it.
+  const std::map<std::string, std::string> ratio = {{"MERERUN_Q35_MTP_HEAD_COST_RATIO", "0.01"}};
+  EXPECT_EQ(parse<TextChatOptions>({"--mtp-cost", "fixed"}, ratio).drafting.mtp_cost_ratio, 0.01);
+  EXPECT_EQ(parse<TextChatOptions>({"--mtp-cost", "0.5"}, ratio).drafting.mtp_cost_ratio, 0.5);
+  EXPECT_EQ(parse<TextChatOptions>({"--mtp-cost", "measured"}, ratio).drafting.mtp_cost, MtpCost::kMeasured);
 }
 
 TEST(TextChatOptions, PromptsExcludeEachOther) {

@@ -76,7 +76,6 @@ TEST(Overrides, ReadEveryAppliedVariable) {
   EXPECT_EQ(o.prefix_cache, false);
   EXPECT_EQ(o.prefix_cache_bytes, 17179869184u);
   EXPECT_EQ(o.prefill_chunk_tokens, 512);
-  EXPECT_EQ(o.continuous_batching, false);
   EXPECT_EQ(o.debug_prompt_tokens, "/tmp/ids.json");
   EXPECT_TRUE(o.test_transfer);
   EXPECT_EQ(o.test_transfer_model_id, "demo");
@@ -95,7 +94,8 @@ TEST(Overrides, ReportVariablesWithoutEffect) {
 }
 
 TEST(Overrides, SwitchesThatAreAlwaysOffHoldWhenSetSo) {
-  for (const char* name : {"MERERUN_Q35_FUSED_SWITCH_GLU", "MERERUN_Q35_MTP_PIPELINED_FALLBACK"}) {
+  for (const char* name : {"MERERUN_Q35_FUSED_SWITCH_GLU", "MERERUN_Q35_MTP_PIPELINED_FALLBACK",
+                           "MERERUN_Q35_CONTINUOUS_BATCHING"}) {
     for (const char* off : {"0", "false", " OFF "}) EXPECT_EQ(effect(name, off), "applied") << name << off;
     for (const char* on : {"1", "true", "Yes", ""}) EXPECT_EQ(effect(name, on), "no-effect") << name << on;
     EXPECT_EQ(effect(name, "2"), "invalid") << name;
