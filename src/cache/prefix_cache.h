@@ -38,7 +38,7 @@ struct PrefixCacheCounters {
 /// What kept a lookup from reusing more.
 enum class PrefixLimit {
   kNone,
-  kEmpty,           // nothing is stored
+  kEmpty,           // nothing in memory, and no prefix of the prompt in the tier behind it
   kNoCommonPrefix,  // no stored sequence begins like the prompt
   kDiverged,        // the best one leaves the prompt at `common_tokens`
   kEvicted,         // a prefix of the prompt was stored and had to go
