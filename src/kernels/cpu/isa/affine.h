@@ -90,9 +90,8 @@ MERERUN_VEC T* opaque(T* p) {
 /// The integer dot products of each group and row.
 template <int kBits, int kRows, bool kUnpack>
 [[gnu::noinline]] void dot_groups(const GroupsArgs& a) {
-  // How far ahead of the codes to fetch: the hardware's own prefetch stops at pages and starts late. Panels
-  // lie one after the other, so what lies ahead is read next (past the last panel the hint is ignored).
-  constexpr std::size_t kPrefetchBytes = kRows <= 2 ? 3072 : 2048;
+  // Panels lie one after the other, so what lies ahead is read next. Many rows leave memory time enough.
+  constexpr bool kWaitsForMemory = kRows <= 2 && kBits != kUnpackedBits;
   // One row alone would wait for its own integer adds: spread them over several sums.
   constexpr int kSums = kRows == 1 ? 4 : kRows == 2 ? 2 : 1;
   const std::byte* codes = a.codes;
@@ -108,8 +107,10 @@ template <int kBits, int kRows, bool kUnpack>
     const std::int16_t* row[kRows];
     for (int m = 0; m < kRows; ++m) row[m] = opaque(x + m * a.x_row);
     for (int u = 0; u < a.units; ++u) {
-      if constexpr (kBits != kUnpackedBits) {
-        for (int i = 0; i < kBits; ++i) __builtin_prefetch(unit + kPrefetchBytes + 64 * i);
+      if constexpr (kWaitsForMemory) {
+        for (int i = 0; i < kBits; ++i) fetch_ahead(unit + 64 * i);
+      } else if constexpr (kBits != kUnpackedBits) {
+        for (int i = 0; i < kBits; ++i) __builtin_prefetch(unit + 2048 + 64 * i);
       }
       unrolled<kUnitCodes / 2>([&](auto j) __attribute__((always_inline)) {
         constexpr int kPair = decltype(j)::value;
@@ -123,6 +124,7 @@ template <int kBits, int kRows, bool kUnpack>
       if constexpr (kUnpack) unpacked += kUnpackedUnit;
       for (int m = 0; m < kRows; ++m) row[m] = opaque(row[m] + kUnitCodes);
     }
+    if constexpr (kWaitsForMemory) fetch_ahead(unit);  // the group's sides
     for (int m = 0; m < kRows; ++m) {
       I16 total = sum[m][0];
       if constexpr (kSums > 1) {

@@ -100,41 +100,18 @@ MERERUN_VEC I16 dot_pairs(I16 acc, I16 w, const std::int16_t* pair) {
   asm("" : "+x"(acc.a), "+x"(acc.b));
   return acc;
 }
-/// What a row's planes times 4-bit codes add up to; see bytes.h.
-struct ByteSums : BytePlanes {
-  I16 sum = zero_i();
-
-  /// A unit's codes times their planes. Pairs of products are added up as int16: a lane takes eight of at
-  /// most 2 * 15 * 128.
-  MERERUN_VEC void take(const std::byte* unit, const std::byte* planes) {
-    __m256i low[2] = {}, high[2] = {};
-    for (int i = 0; i < kUnitCodes / 8; ++i, unit += 64, planes += 16) {
-      const I16 word = load_i(unit);
-      const I16 lower = and_i(word, splat_i(0x0f0f0f0f));
-      add_products(low, lower, planes);
-      add_products(high, lower, planes + 4);
-      const I16 upper = and_i(shift_right<4>(word), splat_i(0x0f0f0f0f));
-      add_products(low, upper, planes + 8);
-      add_products(high, upper, planes + 12);
-    }
-    sum.a = _mm256_add_epi32(sum.a, widened(low[0], high[0]));
-    sum.b = _mm256_add_epi32(sum.b, widened(low[1], high[1]));
-  }
-  MERERUN_VEC I16 total() const { return sum; }
-
- private:
-  /// sums += pairs of unsigned bytes times signed ones.
-  MERERUN_VEC static void add_products(__m256i* sums, I16 w, const std::byte* quad) {
-    const __m256i x = _mm256_set1_epi32(load_pair(reinterpret_cast<const std::int16_t*>(quad)));
-    sums[0] = _mm256_add_epi16(sums[0], _mm256_maddubs_epi16(w.a, x));
-    sums[1] = _mm256_add_epi16(sums[1], _mm256_maddubs_epi16(w.b, x));
-    asm("" : "+x"(sums[0]), "+x"(sums[1]));  // as in dot_pairs
-  }
-  MERERUN_VEC static __m256i widened(__m256i low, __m256i high) {
-    return _mm256_add_epi32(_mm256_madd_epi16(low, _mm256_set1_epi16(1)),
-                            _mm256_madd_epi16(high, _mm256_set1_epi16(256)));
-  }
-};
+/// acc, 32 lanes of int16, + pairs of products of w's unsigned bytes and the four signed ones of a quad.
+MERERUN_VEC I16 dot_bytes(I16 acc, I16 w, const std::byte* quad) {
+  const __m256i x = _mm256_set1_epi32(load_pair(reinterpret_cast<const std::int16_t*>(quad)));
+  acc.a = _mm256_add_epi16(acc.a, _mm256_maddubs_epi16(w.a, x));
+  acc.b = _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(w.b, x));
+  asm("" : "+x"(acc.a), "+x"(acc.b));  // as in dot_pairs
+  return acc;
+}
+/// Each lane's pair of int16 added up, times `by`.
+MERERUN_VEC I16 join_pairs(I16 v, std::int16_t by) {
+  return {_mm256_madd_epi16(v.a, _mm256_set1_epi16(by)), _mm256_madd_epi16(v.b, _mm256_set1_epi16(by))};
+}
 MERERUN_VEC F16 to_float(I16 v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
 MERERUN_VEC FN widen_bf16(const __m128i* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));

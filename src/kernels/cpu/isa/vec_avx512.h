@@ -10,11 +10,7 @@ using I16 = __m512i;  // 16 int32, or 16 pairs of int16
 using FN = __m512;    // the widest vector of floats one register holds
 constexpr int kLanes = 16;
 constexpr int kMaxTileRows = 8;  // activation rows that share one unpacked weight
-#if defined(__AVX512VNNI__)
 constexpr bool kHasByteDots = true;
-#else
-constexpr bool kHasByteDots = false;
-#endif
 constexpr int kMaxQueries = 8;        // queries that share the registers of an attention tile
 constexpr int kDeltaSums = 16;        // delta-rule accumulators that fit the registers at once
 constexpr int kAttentionVectors = 2;  // registers of keys (or value dims) per query in the attention tile
@@ -106,6 +102,16 @@ struct ByteSums : BytePlanes {
     asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*reinterpret_cast<const Quad*>(quad)));
   }
 };
+#else
+/// acc, 32 lanes of int16, + pairs of products of w's unsigned bytes and the four signed ones of a quad.
+MERERUN_VEC I16 dot_bytes(I16 acc, I16 w, const std::byte* quad) {
+  const I16 x = splat_i(load_pair(reinterpret_cast<const std::int16_t*>(quad)));
+  acc = _mm512_add_epi16(acc, _mm512_maddubs_epi16(w, x));
+  asm("" : "+v"(acc));  // as in dot_pairs
+  return acc;
+}
+/// Each lane's pair of int16 added up, times `by`.
+MERERUN_VEC I16 join_pairs(I16 v, std::int16_t by) { return _mm512_madd_epi16(v, _mm512_set1_epi16(by)); }
 #endif
 MERERUN_VEC F16 to_float(I16 v) { return _mm512_cvtepi32_ps(v); }
 MERERUN_VEC F16 load_bf16(const void* p) {
