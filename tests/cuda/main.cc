@@ -1,8 +1,7 @@
-// The CUDA backend against the CPU's bits, and its speed:
+// CUDA against the CPU's bits, and its speed:
 //   mererun_cuda_check [--models DIR] [--golden DIR] [--out FILE] [--commit ID] STEP ...
-// STEP: bits (checkpoints), long (4,944 tokens on the bundled ones), generate (drafting generations), shapes
-// (true 27B, 35B and Flash-Next ops), linears, 27b, 35b, 27b-64k, 35b-64k. Prints one JSON object a line;
-// --out holds them as one array, complete after each. Exit status 1 if a comparison failed.
+// STEP: bits, long (4,944 tokens), generate (drafts), shapes (ops of true sizes), linears, 27b,
+// 35b, 27b-64k, 35b-64k. Prints JSON lines; --out holds one array. Exit status 1: a difference.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -25,8 +25,9 @@ struct EntryRows {
 template <class Rows>
 __global__ void __launch_bounds__(kThreads)
     code_rows_kernel(Matrix<const float> x, const __grid_constant__ Rows rows, ActivationCodes to) {
+  if (to.starts_early()) let_successor_start();
   wait_for_predecessor();
-  let_successor_start();
+  if (!to.starts_early()) let_successor_start();
   const int t = static_cast<int>(blockIdx.x);
   const int row = rows.row_of(t);
   const int first =
@@ -36,9 +37,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool live = i < to.in;
   float values[4] = {0, 0, 0, 0};
   if (live) {
-    const float* from = x.row(row) + i;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) values[j] = from[j];
+    load_four(x.row(row) + i, values);
   }
   code_span(to, t, first, values, live);
 }

@@ -35,6 +35,9 @@ struct ActivationCodes {
   int rows = 0, in = 0, group = 0;
   CodeOrder order = CodeOrder::kLanes;
 
+  /// Whether the linear behind what writes them starts early: it pays for a few long rows.
+  __host__ __device__ bool starts_early() const { return rows <= 12 && in >= 4096; }
+
   __host__ __device__ int columns_of(int block) const {
     const int left = rows - block * kBlockColumns;
     return left < kBlockColumns ? left : kBlockColumns;

@@ -8,9 +8,13 @@ namespace mererun::cuda {
 
 inline namespace attend_cu {
 
-/// Scores of one key with up to six queries, each one accumulator over d ascending.
+// Queries whose weighted values a thread sums at a time.
+constexpr int kFewHeld = 6, kMostHeld = 12;
+
+/// Scores of one key with up to kHeld queries, each one accumulator over d ascending. Absent queries repeat
+/// the first one: a branch for each would leave nothing to compute beside a load.
+template <int kHeld>
 __device__ void score_keys(const Attend& p, const Shared& s, int queries) {
-  constexpr int kHeld = kAttendQueries / 4;
   const int key = static_cast<int>(threadIdx.x) % kKeys;
   const int first = static_cast<int>(threadIdx.x) / kKeys;  // queries first, first + 4, ...
   const int dim = p.cache.head_dim;
@@ -19,7 +23,6 @@ __device__ void score_keys(const Attend& p, const Shared& s, int queries) {
   const float* q[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) q[i] = s.q + (first + 4 * i < queries ? first + 4 * i : 0) * s.q_pitch;
-  const int live = (queries - first + 3) / 4;
   int d = 0;
 #pragma unroll 4
   for (; d + 4 <= dim; d += 4) {
@@ -28,7 +31,6 @@ __device__ void score_keys(const Attend& p, const Shared& s, int queries) {
     const float x0 = low_code(pair), x1 = high_code(pair), x2 = low_code(next), x3 = high_code(next);
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      if (i >= live) break;
       const float4 v = *reinterpret_cast<const float4*>(q[i] + d);
       acc[i] = nm::fma_f32(v.x, x0, acc[i]);
       acc[i] = nm::fma_f32(v.y, x1, acc[i]);
@@ -39,13 +41,12 @@ __device__ void score_keys(const Attend& p, const Shared& s, int queries) {
   for (; d < dim; ++d) {
     const float x = d % 2 == 0 ? low_code(codes[d / 2]) : high_code(codes[d / 2]);
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (i < live) acc[i] = nm::fma_f32(q[i][d], x, acc[i]);
-    }
+    for (int i = 0; i < kHeld; ++i) acc[i] = nm::fma_f32(q[i][d], x, acc[i]);
   }
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
-    if (i < live) s.weights[(first + 4 * i) * kKeys + key] = (acc[i] * s.key_scales[key]) * p.scale_log2e;
+    if (first + 4 * i < queries)
+      s.weights[(first + 4 * i) * kKeys + key] = (acc[i] * s.key_scales[key]) * p.scale_log2e;
   }
 }
 
@@ -146,27 +147,26 @@ __device__ __forceinline__ void add_weighted(const float4& w, const float (&x)[4
   o = first + 3 < seen ? nm::fma_f32(w.w, x[3], o) : o;
 }
 
-/// The tile's weighted values of dim d for queries [from, from + kHeld), folded or left as a partial.
-template <AttendSpan kSpan>
+/// The tile's weighted values of dim d for queries [from, from + kHeld) below `end`, folded or left as a
+/// partial. Absent queries repeat the first one, as in score_keys.
+template <AttendSpan kSpan, int kHeld>
 __device__ void add_values(const Attend& p, const Shared& s, int d, int from, int end, int first, int kv_head,
                            int first_query, int chunk, bool full) {
-  constexpr int kHeld = 12;
   const int dim = p.cache.head_dim;
   float o[kHeld] = {};
   const auto* codes = reinterpret_cast<const std::int16_t*>(s.values) + d;
   const int value_stride = 2 * s.value_pitch;
   const int live = end - from < kHeld ? end - from : kHeld;
+  const float* weights[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) weights[i] = s.scaled + (from + (i < live ? i : 0)) * kKeys;
   if (full) {
-#pragma unroll 4
+#pragma unroll 2
     for (int j = 0; j < kKeys; j += 4) {
       float x[4];
       read_values(codes, value_stride, j, x);
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        if (i >= live) break;
-        const float4 w = *reinterpret_cast<const float4*>(s.scaled + (from + i) * kKeys + j);
-        add_weighted(w, x, o[i]);
-      }
+      for (int i = 0; i < kHeld; ++i) add_weighted(*reinterpret_cast<const float4*>(weights[i] + j), x, o[i]);
     }
   } else {
     // Keys of this tile that each query sees; what lies past the last one is staged as zeros.
@@ -182,11 +182,8 @@ __device__ void add_values(const Attend& p, const Shared& s, int d, int from, in
       float x[4];
       read_values(codes, value_stride, j, x);
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        if (i >= live) break;
-        const float4 w = *reinterpret_cast<const float4*>(s.scaled + (from + i) * kKeys + j);
-        add_weighted(w, x, j, seen[i], o[i]);
-      }
+      for (int i = 0; i < kHeld; ++i)
+        add_weighted(*reinterpret_cast<const float4*>(weights[i] + j), x, j, seen[i], o[i]);
     }
   }
 #pragma unroll
@@ -244,7 +241,7 @@ __device__ void finish(const Attend& p, const Shared& s, int queries, int kv_hea
 
 /// Up to 24 queries of one KV head over the tiles of one chunk.
 template <AttendSpan kSpan>
-__global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_constant__ Attend p) {
+__global__ void __launch_bounds__(kAttendThreads, 2) attend_kernel(const __grid_constant__ Attend p) {
   extern __shared__ __align__(16) float attend_shared[];
   wait_for_predecessor();
   let_successor_start();
@@ -265,12 +262,8 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_
   const std::byte* const* pages = p.cache.pages + first_query / p.group * p.row_pages;
 
   const Shared s = Shared::carve<kSpan>(attend_shared, dim, p.block_queries);
+  copy_queries(p, kv_head, first_query, queries, queries, dim, s.q, s.q_pitch);
   if (tid < queries) s.queries[tid].visible = p.positions[(first_query + tid) / p.group] + 1;
-  for (int i = tid; i < queries * dim; i += kAttendThreads) {
-    const int query = first_query + i / dim;
-    s.q[i / dim * s.q_pitch + i % dim] =
-        p.q.row(query / p.group)[(kv_head * p.group + query % p.group) * dim + i % dim];
-  }
   // Dims over threads; where they leave some over, queries are shared out as well.
   const int lines = dim <= 32 ? 32 : dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
   const int teams = kAttendThreads / lines;
@@ -281,8 +274,9 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_
     const int count = most_visible - first < kKeys ? most_visible - first : kKeys;
     __syncthreads();
     stage_tile(p, s, pages, kv_head, first, count);
+    copy_wait<0>();  // the queries, with the first tile
     __syncthreads();
-    score_keys(p, s, queries);
+    queries <= 8 ? score_keys<2>(p, s, queries) : score_keys<kAttendQueries / 4>(p, s, queries);
     __syncthreads();
     for (int query = tid / 32; query < queries; query += kAttendWarps) {
       if (s.queries[query].visible > first) weigh_keys(s, query, first);
@@ -292,9 +286,13 @@ __global__ void __launch_bounds__(kAttendThreads, 1) attend_kernel(const __grid_
     __syncthreads();
     const bool full = least_visible >= first + kKeys;
     for (int d = tid % lines; d < dim; d += lines) {
-      for (int from = team_first; from < team_end; from += 12) {
-        add_values<kSpan>(p, s, d, from, team_end, first, kv_head, first_query, chunk, full);
+      if (per_team <= kFewHeld) {
+        if (team_first >= team_end) break;
+        add_values<kSpan, kFewHeld>(p, s, d, team_first, team_end, first, kv_head, first_query, chunk, full);
+        continue;
       }
+      for (int from = team_first; from < team_end; from += kMostHeld)
+        add_values<kSpan, kMostHeld>(p, s, d, from, team_end, first, kv_head, first_query, chunk, full);
     }
   }
   __syncthreads();
@@ -307,7 +305,9 @@ void run(const LaunchContext& context, const Attend& args, const AttendPlan& pla
   allow_all_shared<kKernel>(context);
   const dim3 grid(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(args.cache.kv_heads),
                   static_cast<unsigned>(plan.query_blocks));
-  launch(context, "attend", kKernel, {grid, dim3(kAttendThreads), plan.shared_bytes}, args);
+  const std::size_t bytes =
+      context.spread(std::int64_t{plan.live_chunks} * grid.y * grid.z, plan.shared_bytes);
+  launch(context, "attend", kKernel, {grid, dim3(kAttendThreads), bytes}, args);
 }
 
 void run_any(const LaunchContext& context, const Attend& args, const AttendPlan& plan) {

@@ -23,6 +23,7 @@ struct AttendPlan {
   int block_queries = 0;   // queries of one block
   int query_blocks = 0;    // of one KV head
   int chunks = 1;          // tiles or segments the pages could hold
+  int live_chunks = 1;     // those that hold a position at least
   bool is_paired = false;  // two tiles a warp (attend_pair.h); else the form for any head
   std::size_t partial_floats = 0;
   std::size_t shared_bytes = 0;
@@ -87,6 +88,7 @@ inline AttendPlan plan_attend_any(const KvLayerView& cache, int heads, int rows,
     const int positions = by_tile ? numerics::kTilePositions : numerics::kSegmentPositions;
     plan.span = by_tile ? AttendSpan::kTile : AttendSpan::kSegment;
     plan.chunks = (cache.page_count * kKvPagePositions + positions - 1) / positions;
+    plan.live_chunks = ((cache.page_count - 1) * kKvPagePositions + positions) / positions;
     plan.partial_floats = attend_partial_floats(rows, heads, plan.chunks, cache.head_dim);
   }
   plan.shared_bytes = attend_tile_bytes(cache.head_dim) + static_cast<std::size_t>(plan.block_queries) *
@@ -116,7 +118,7 @@ inline AttendPlan plan_attend_pair(const KvLayerView& cache, int heads, int rows
   plan.query_blocks = blocks_of(plan.block_queries);
   if (plan.query_blocks * static_cast<std::int64_t>(cache.kv_heads) < multiprocessors) {
     plan.span = AttendSpan::kSegment;
-    plan.chunks = (cache.page_count + kSegmentPages - 1) / kSegmentPages;
+    plan.chunks = plan.live_chunks = (cache.page_count + kSegmentPages - 1) / kSegmentPages;
     plan.partial_floats = attend_partial_floats(rows, heads, plan.chunks, kPairHeadDim);
   }
   plan.shared_bytes =

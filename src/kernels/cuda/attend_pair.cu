@@ -333,11 +333,8 @@ __device__ __forceinline__ void stage_queries(const Attend& p, const PairBlock& 
   const int tid = static_cast<int>(threadIdx.x);
   if (tid < kQueries)
     s.visible[tid] = tid < block.queries ? p.positions[(block.first_query + tid) / p.group] + 1 : 0;
-  for (int at = tid; at < kQueries * kDim; at += kAttendThreads) {
-    const int query = block.first_query + at / kDim;
-    const int head = block.kv_head * p.group + query % p.group;
-    s.q[0][at] = at / kDim < block.queries ? p.q.row(query / p.group)[head * kDim + at % kDim] : 0.0f;
-  }
+  copy_queries(p, block.kv_head, block.first_query, block.queries, kQueries, kDim, s.q[0], kDim);
+  copy_wait<0>();
   __syncthreads();
 }
 
@@ -433,7 +430,9 @@ void run(const LaunchContext& context, const Attend& args, const AttendPlan& pla
   // Blocks that read the same keys side by side.
   const dim3 grid(static_cast<unsigned>(plan.query_blocks), static_cast<unsigned>(plan.chunks),
                   static_cast<unsigned>(args.cache.kv_heads));
-  launch(context, "attend", kKernel, {grid, dim3(kAttendThreads), plan.shared_bytes}, args);
+  const std::size_t bytes =
+      context.spread(std::int64_t{plan.live_chunks} * grid.x * grid.z, plan.shared_bytes);
+  launch(context, "attend", kKernel, {grid, dim3(kAttendThreads), bytes}, args);
 }
 
 template <int kQueries>

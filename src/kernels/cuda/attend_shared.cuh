@@ -125,33 +125,8 @@ __device__ __forceinline__ float fold_by(float left, float next, float2 factors)
 /// `count` vectors of codes into shared memory, `pitch` words apart; absent ones become zeros.
 __device__ inline void stage_codes(const std::int16_t* from, int dim, int count, std::uint32_t* to,
                                    int pitch) {
-  const int tid = static_cast<int>(threadIdx.x);
-  if (dim % 8 == 0 && (reinterpret_cast<std::uintptr_t>(from) & 15) == 0) {
-    const int vectors = dim / 8;
-    constexpr int kAtOnce = 8;
-    for (int base = tid; base < kKeys * vectors; base += kAtOnce * kAttendThreads) {
-      uint4 v[kAtOnce];
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        const int i = base + u * kAttendThreads;
-        v[u] = i < count * vectors ? reinterpret_cast<const uint4*>(from)[i] : make_uint4(0, 0, 0, 0);
-      }
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        const int i = base + u * kAttendThreads;
-        if (i >= kKeys * vectors) break;
-        const int key = i / vectors;
-        std::uint32_t* at = to + key * pitch + (i - key * vectors) * 4;
-        at[0] = v[u].x;
-        at[1] = v[u].y;
-        at[2] = v[u].z;
-        at[3] = v[u].w;
-      }
-    }
-    return;
-  }
   const int words = (dim + 1) / 2;
-  for (int i = tid; i < kKeys * words; i += kAttendThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < kKeys * words; i += kAttendThreads) {
     const int key = i / words;
     const int d = i % words * 2;
     std::uint32_t pair = 0;
@@ -164,21 +139,91 @@ __device__ inline void stage_codes(const std::int16_t* from, int dim, int count,
   }
 }
 
+/// A thread's share of a tile's keys or values where a vector of codes is 8, 16 or 32 times 16 bytes: all
+/// loads are under way before the first is stored.
+struct HeldCodes {
+  static constexpr int kMost = kKeys * 32 / kAttendThreads;
+  uint4 v[kMost];
+
+  __device__ __forceinline__ static bool serves(const std::int16_t* codes, int dim) {
+    return (dim == 64 || dim == 128 || dim == 256) &&
+           reinterpret_cast<std::uintptr_t>(codes) % sizeof(uint4) == 0;
+  }
+  __device__ __forceinline__ void load(const std::int16_t* from, int dim, int count) {
+    const auto* vectors = reinterpret_cast<const uint4*>(from) + threadIdx.x;
+    const int left = count * (dim / 8) - static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < kMost; ++i)
+      v[i] = i * kAttendThreads < left ? vectors[i * kAttendThreads] : make_uint4(0, 0, 0, 0);
+  }
+  __device__ __forceinline__ void store(std::uint32_t* to, int dim, int pitch) const {
+    const int tid = static_cast<int>(threadIdx.x), shift = 31 - __clz(dim / 8);
+    int key = tid >> shift;
+    std::uint32_t* at = to + key * pitch + 4 * (tid & (dim / 8 - 1));
+#pragma unroll
+    for (int i = 0; i < kMost && key < kKeys; ++i) {
+      at[0] = v[i].x;
+      at[1] = v[i].y;
+      at[2] = v[i].z;
+      at[3] = v[i].w;
+      at += (kAttendThreads >> shift) * pitch;
+      key += kAttendThreads >> shift;
+    }
+  }
+};
+
 /// Keys and values [first, first + count) of one KV head, out of the page table at `pages`.
 __device__ inline void stage_tile(const Attend& p, const Shared& s, const std::byte* const* pages,
                                   int kv_head, int first, int count) {
   const int dim = p.cache.head_dim;
   const std::byte* page = pages[first / kKvPagePositions];  // a tile lies inside one page
   const std::int64_t slot = static_cast<std::int64_t>(kv_head) * kKvPagePositions + first % kKvPagePositions;
-  stage_codes(reinterpret_cast<const std::int16_t*>(page + p.cache.key_codes) + slot * dim, dim, count,
-              s.keys, s.pitch);
-  stage_codes(reinterpret_cast<const std::int16_t*>(page + p.cache.value_codes) + slot * dim, dim, count,
-              s.values, s.value_pitch);
+  const auto* keys = reinterpret_cast<const std::int16_t*>(page + p.cache.key_codes) + slot * dim;
+  const auto* values = reinterpret_cast<const std::int16_t*>(page + p.cache.value_codes) + slot * dim;
   const int tid = static_cast<int>(threadIdx.x);
+  float key_scale = 0, value_scale = 0;
   if (tid < count) {
-    s.key_scales[tid] = reinterpret_cast<const float*>(page + p.cache.key_scales)[slot + tid];
-    s.value_scales[tid] = reinterpret_cast<const float*>(page + p.cache.value_scales)[slot + tid];
+    key_scale = reinterpret_cast<const float*>(page + p.cache.key_scales)[slot + tid];
+    value_scale = reinterpret_cast<const float*>(page + p.cache.value_scales)[slot + tid];
   }
+  if (HeldCodes::serves(keys, dim) && HeldCodes::serves(values, dim)) {
+    HeldCodes key_codes, value_codes;
+    key_codes.load(keys, dim, count);
+    value_codes.load(values, dim, count);
+    key_codes.store(s.keys, dim, s.pitch);
+    value_codes.store(s.values, dim, s.value_pitch);
+  } else {
+    stage_codes(keys, dim, count, s.keys, s.pitch);
+    stage_codes(values, dim, count, s.values, s.value_pitch);
+  }
+  if (tid < count) {
+    s.key_scales[tid] = key_scale;
+    s.value_scales[tid] = value_scale;
+  }
+}
+
+/// Starts to copy the vectors of `queries` queries from `first` on, `pitch` floats apart, a warp a query;
+/// absent ones, up to `room`, become zeros. Copies are under way until copy_wait.
+__device__ inline void copy_queries(const Attend& p, int kv_head, int first, int queries, int room, int dim,
+                                    float* to, int pitch) {
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x & 31);
+  const bool is_whole =
+      dim % 4 == 0 && p.q.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.q.data) % sizeof(float4) == 0;
+  for (int i = warp; i < room; i += kAttendWarps) {
+    float* own = to + i * pitch;
+    if (i >= queries) {
+      for (int d = lane; d < dim; d += 32) own[d] = 0;
+      continue;
+    }
+    const int t = (first + i) / p.group, head = kv_head * p.group + first + i - t * p.group;
+    const float* from = p.q.row(t) + head * dim;
+    if (is_whole) {
+      for (int d = 4 * lane; d < dim; d += 128) copy_async16(own + d, from + d);
+    } else {
+      for (int d = lane; d < dim; d += 32) own[d] = from[d];
+    }
+  }
+  copy_commit();
 }
 
 }  // namespace mererun::cuda

@@ -43,6 +43,7 @@ CudaOps::CudaOps(const CudaOptions& options, CudaGraphs graphs)
                .shared_bytes_per_block = device_.shared_bytes_per_block,
                .early_start = device_.major >= 9,
                .has_bulk_copy = device_.major >= 9,
+               .has_clusters = device_.major >= 9,
                .has_warpgroup_mma = device_.major == 9 && device_.minor == 0},
       direct_(context_),
       on_converted_(options.on_converted),
@@ -213,7 +214,10 @@ void CudaOps::swiglu(const SwigluParams& p) {
   validate(p);
   if (p.out.rows == 0 || p.out.cols == 0) return;
   writes(p.out);
-  run_swiglu(context_, p);
+  ActivationCodes codes;
+  if (p.out.cols % kCommonGroup == 0)
+    codes = coded_.prepare(context_, p.out, kCommonGroup, code_order(context_, p.out.rows));
+  run_swiglu(context_, p, codes);
 }
 
 void CudaOps::add_rows(const AddRowsParams& p) {
@@ -376,7 +380,7 @@ void CudaOps::expert_mlp(const ExpertMlpParams& p) {
     const TensorView up_rows = view(expert_up_, up.out());
     multiply_experts(gate, list, ExpertRows::kToken, p.x, hidden);
     multiply_experts(up, list, ExpertRows::kToken, p.x, up_rows);
-    run_swiglu(context_, {hidden, up_rows, hidden});
+    run_swiglu(context_, {hidden, up_rows, hidden}, {});
   }
   const TensorView y = view(expert_out_, p.out.cols);
   multiply_experts(down, list, ExpertRows::kPlace, hidden, y);

@@ -12,8 +12,6 @@ inline namespace delta_rule_cu {
 
 namespace nm = numerics;
 
-constexpr int kThreads = 4 * kUsualDim;  // four lanes a value column
-constexpr int kWarps = kThreads / 32;
 constexpr int kRuns = kUsualDim / 16;
 
 struct Rule {
@@ -30,22 +28,26 @@ struct Rule {
 };
 
 /// What a block holds of a row.
-struct Row {
+struct alignas(16) Row {
   float q[kUsualDim], k[kUsualDim], v[kUsualDim], out[kUsualDim];
+  float decay, beta;
 };
 
-/// One block a value head: its rows' convolutions, norms and gates, the delta rule with the state in
-/// registers, and the gated norm. Heads that share a key head prepare it each for themselves, which costs
-/// less than another launch.
-template <GateActivation kActivation>
-__global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_constant__ Rule p) {
+/// kBlocks blocks a value head, which share its columns and the warps' tasks: its rows' convolutions, norms
+/// and gates, the delta rule with the state in registers, and the gated norm. Heads that share a key head
+/// prepare it each for themselves, which costs less than another launch.
+template <GateActivation kActivation, int kBlocks>
+__global__ void __launch_bounds__(4 * kUsualDim / kBlocks) delta_rule_kernel(const __grid_constant__ Rule p) {
+  using Head = Cluster<kBlocks>;
+  constexpr int kThreads = 4 * kUsualDim / kBlocks;  // four lanes a value column
+  constexpr int kWarps = kThreads / 32;
   extern __shared__ __align__(16) Row rows[];
-  __shared__ float decays[kMostRuleRows], betas[kMostRuleRows];
-  const int head = static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.x) / kBlocks, rank = Head::rank();
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
-  const int part = thread % 4, column = thread / 4;
+  const int part = thread % 4, column = rank * (kUsualDim / kBlocks) + thread / 4;
   const int key_head = head / p.heads_per_key;
+  Head::arrive();
   if (!p.is_settled) wait_for_predecessor();
 
   float s[kRuns][4];
@@ -63,7 +65,8 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
                                          : 2 * p.key_heads + head;
     return lane + kUsualDim * heads_before;
   };
-  int item = warp;
+  const int first_item = kBlocks * warp + rank;
+  int item = first_item;
   HeadTaps taps;
   load_taps(p.in, first_channel(item), taps);
   float weight[kUsualHeld];
@@ -73,43 +76,45 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
   if (p.is_settled) wait_for_predecessor();
   let_successor_start();
 
-  for (; item < 3 * p.rows; item += kWarps) {
+  Head::wait();
+  for (; item < 3 * p.rows; item += kBlocks * kWarps) {
     const int t = item / 3, role = item % 3;
     const int first = first_channel(item);
-    if (item != warp) load_taps(p.in, first, taps);
+    if (item != first_item) load_taps(p.in, first, taps);
     HeadValues x;
     convolve(p.in, t, first, taps, x);
     if (role < 2) norm_key(x, role == 0, p.in.query_scale);
     float* to = role == 0 ? rows[t].q : role == 1 ? rows[t].k : rows[t].v;
 #pragma unroll
-    for (int m = 0; m < kUsualHeld; ++m) to[lane + 32 * m] = x[m];
+    for (int m = 0; m < kUsualHeld; ++m) Head::store_all(to + lane + 32 * m, x[m]);
     if (role == 1 && p.log && head % p.heads_per_key == 0) {
 #pragma unroll
       for (int m = 0; m < kUsualHeld; ++m) p.k.row(t)[first - p.key_heads * kUsualDim + 32 * m] = x[m];
     }
   }
   if (const int t = thread - (kThreads - kMostRuleRows); t >= 0 && t < p.rows) {
-    decays[t] = nm::delta_decay(a_log, p.in.a.row(t)[head], dt_bias);
-    betas[t] = nm::sigmoid_f32(p.in.b.row(t)[head]);
-    if (p.log) p.alpha.row(t)[head] = decays[t];
+    rows[t].decay = nm::delta_decay(a_log, p.in.a.row(t)[head], dt_bias);
+    rows[t].beta = nm::sigmoid_f32(p.in.b.row(t)[head]);
+    if (p.log && rank == 0) p.alpha.row(t)[head] = rows[t].decay;
   }
   const auto load_gate = [&](int t, HeadValues& z) {
 #pragma unroll
     for (int m = 0; m < kUsualHeld; ++m) z[m] = p.z.row(t)[head * kUsualDim + lane + 32 * m];
   };
   HeadValues z = {};
-  if (warp < p.rows) load_gate(warp, z);
-  __syncthreads();
+  const int first_row = kBlocks * warp + rank;  // of those whose norm this warp takes
+  if (first_row < p.rows) load_gate(first_row, z);
+  Head::barrier();
   for (int t = 0; t < p.rows; ++t) {
     const DeltaRow r = step_row(s, kRuns, rows[t].k + 4 * part, rows[t].q + 4 * part, rows[t].v[column],
-                                decays[t], betas[t]);
-    if (part == 0) rows[t].out[column] = r.o;
+                                rows[t].decay, rows[t].beta);
+    if (part == 0) Head::store(rows[t].out + column, t % kBlocks, r.o);
     if (part == 1 && p.log) p.u.row(t)[head * kUsualDim + column] = r.u;
   }
-  __syncthreads();
-  for (int t = warp; t < p.rows; t += kWarps) {
+  Head::barrier();
+  for (int t = first_row; t < p.rows; t += kBlocks * kWarps) {
     const int first = head * kUsualDim;
-    if (t != warp) load_gate(t, z);
+    if (t != first_row) load_gate(t, z);
     HeadValues x;
 #pragma unroll
     for (int m = 0; m < kUsualHeld; ++m) x[m] = rows[t].out[lane + 32 * m];
@@ -124,6 +129,27 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
 #pragma unroll
     for (int j = 0; j < 4; ++j) state[(16 * i + 4 * part + j) * p.state.stride] = s[i][j];
   }
+}
+
+/// Rows from which two blocks a head pay for their barriers.
+constexpr int kSharedRows = 3;
+
+template <GateActivation kActivation>
+void launch_rule(const LaunchContext& context, const Rule& args, int heads) {
+  const auto run = [&]<int kBlocks>() {
+    constexpr auto kKernel = delta_rule_kernel<kActivation, kBlocks>;
+    std::size_t bytes = sizeof(Row) * static_cast<std::size_t>(args.rows);
+    if (kBlocks > 1) bytes = context.spread(kBlocks * heads, bytes);
+    allow_all_shared<kKernel>(context);
+    launch(context, "delta_rule", kKernel,
+           {.grid = dim3(static_cast<unsigned>(kBlocks * heads)),
+            .block = dim3(4 * kUsualDim / kBlocks),
+            .shared_bytes = bytes,
+            .cluster = kBlocks},
+           args);
+  };
+  const bool shares = context.has_clusters && args.rows >= kSharedRows;
+  shares ? run.template operator()<2>() : run.template operator()<1>();
 }
 
 }  // namespace delta_rule_cu
@@ -154,12 +180,8 @@ void run_delta_rule(const LaunchContext& context, const DeltaRuleParams& p, cons
                   !p.step.u.empty(),
                   state_is_settled};
   const bool silu = p.norm.activation == GateActivation::kSilu;
-  void (*kernel)(Rule) =
-      silu ? delta_rule_kernel<GateActivation::kSilu> : delta_rule_kernel<GateActivation::kSigmoid>;
-  const std::size_t bytes = sizeof(Row) * static_cast<std::size_t>(args.rows);
-  allow_shared(kernel, bytes);
-  launch(context, "delta_rule", kernel, {dim3(static_cast<unsigned>(s.value_heads)), dim3(kThreads), bytes},
-         args);
+  silu ? launch_rule<GateActivation::kSilu>(context, args, s.value_heads)
+       : launch_rule<GateActivation::kSigmoid>(context, args, s.value_heads);
 }
 
 }  // namespace mererun::cuda

@@ -140,9 +140,10 @@ void run_delta_step(const LaunchContext& context, const DeltaStepParams& p, bool
     fail_expected(ErrorCode::kUnsupported, "delta_step shape.key_dim", "at most 1024 on cuda",
                   std::to_string(s.key_dim));
   }
-  const LaunchShape shape{
-      dim3(blocks_for(s.value_dim, kBlockValues), static_cast<unsigned>(s.value_heads)), dim3(kThreads),
-      sizeof(float) * 2 * kStagedRows * static_cast<std::size_t>(staged_floats(s.key_dim))};
+  const dim3 grid(blocks_for(s.value_dim, kBlockValues), static_cast<unsigned>(s.value_heads));
+  const std::size_t staged =
+      sizeof(float) * 2 * kStagedRows * static_cast<std::size_t>(staged_floats(s.key_dim));
+  const LaunchShape shape{grid, dim3(kThreads), context.spread(grid.x * grid.y, staged)};
   void (*kernel)(Step) = delta_step_kernel<0>;
   if (is_whole_vectors(p.q) && is_whole_vectors(p.k)) {
     if (s.key_dim == 128) kernel = delta_step_kernel<8>;

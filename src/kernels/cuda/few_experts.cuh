@@ -215,8 +215,11 @@ struct FewStream {
   /// the others first waits for its own stage to be the one that is filled.
   __device__ __forceinline__ const std::uint8_t* wait(int i) const {
     const int slot = slot_of(i);
-    while (atomicAdd(filled + slot, 0) != i) {
+    if ((threadIdx.x & 31) == 0) {
+      while (atomicAdd(filled + slot, 0) != i) {
+      }
     }
+    __syncwarp();
     full[slot].wait(static_cast<int>(static_cast<unsigned>(i) / static_cast<unsigned>(p.stages) & 1));
     return stages + slot * p.stage_bytes;
   }

@@ -24,14 +24,19 @@ struct LaunchContext {
   /// Kernels may start before their predecessor has finished (compute capability 9.0); each waits for it
   /// before it touches memory that a kernel writes (wait_for_predecessor in device.cuh).
   bool early_start = false;
-  /// The bulk copy engine is there (compute capability 9.0 and later).
-  bool has_bulk_copy = false;
+  /// The bulk copy engine is there (compute capability 9.0 and later), and clusters of blocks.
+  bool has_bulk_copy = false, has_clusters = false;
   /// The matrix instructions of a warpgroup are there (compute capability 9.0, no other).
   bool has_warpgroup_mma = false;
 
   /// Before anything but a kernel is put on the stream, and before memory that kernels use is freed.
   void flush() const {
     if (queue != nullptr) queue->flush();
+  }
+
+  /// Shared memory for a launch of so many blocks, at least `bytes`: enough to spread them evenly.
+  std::size_t spread(std::int64_t blocks, std::size_t bytes) const {
+    return spread_bytes(blocks, multiprocessors, shared_bytes_per_block, bytes);
   }
 };
 

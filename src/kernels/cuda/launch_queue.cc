@@ -63,7 +63,7 @@ void launch_now(cudaStream_t stream, const KernelCall& call) {
   config.blockDim = call.shape.block;
   config.dynamicSmemBytes = call.shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchAttribute attributes[3]{};
   config.attrs = attributes;
   if (call.early_start) {
     cudaLaunchAttribute& early = attributes[config.numAttrs++];
@@ -74,6 +74,12 @@ void launch_now(cudaStream_t stream, const KernelCall& call) {
     cudaLaunchAttribute& cooperative = attributes[config.numAttrs++];
     cooperative.id = cudaLaunchAttributeCooperative;
     cooperative.val.cooperative = 1;
+  }
+  if (call.shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = call.shape.cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   }
   check(cudaLaunchKernelExC(&config, call.function, call.arguments), call.where);
 }
@@ -113,7 +119,7 @@ void LaunchQueue::write_key() {
                     {s.grid.x, s.grid.y, s.grid.z},
                     {s.block.x, s.block.y, s.block.z},
                     entry.argument_count,
-                    (entry.call.early_start ? 1u : 0u) | (s.is_cooperative ? 2u : 0u)};
+                    (entry.call.early_start ? 1u : 0u) | (s.is_cooperative ? 2u : 0u) | s.cluster << 2};
     std::memcpy(to, &head, sizeof head);
     to += sizeof head;
   }

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,7 +20,17 @@ struct LaunchShape {
   dim3 block;
   std::size_t shared_bytes = 0;
   bool is_cooperative = false;  // blocks wait for one another: the device runs all of them at the same time
+  unsigned cluster = 1;         // neighbouring blocks along x that see each other's shared memory
 };
+
+/// The shared memory, at least `bytes`, that keeps more blocks of a launch than needed from one
+/// multiprocessor: two that fit may get one while others have none.
+inline std::size_t spread_bytes(std::int64_t blocks, int multiprocessors, int shared_per_block,
+                                std::size_t bytes) {
+  const std::int64_t beside = std::max<std::int64_t>((blocks + multiprocessors - 1) / multiprocessors, 1);
+  const auto most = static_cast<std::int64_t>(shared_per_block);
+  return std::max(bytes, static_cast<std::size_t>(std::min(most / (beside + 1) + 1, most)));
+}
 
 /// One launch, its arguments by address.
 struct KernelCall {

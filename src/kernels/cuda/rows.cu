@@ -101,8 +101,9 @@ __global__ void __launch_bounds__(kThreads) rms_norm_code_kernel(Norm p) {
 #pragma unroll
     for (int m = 0; m < 4; ++m) w[m] = p.weight[i + m];
   }
+  if (p.codes.starts_early()) let_successor_start();
   wait_for_predecessor();
-  let_successor_start();
+  if (!p.codes.starts_early()) let_successor_start();
   const int t = static_cast<int>(blockIdx.y);
   const float* row = p.x.row(t);
   float own[4] = {0, 0, 0, 0};
@@ -178,6 +179,34 @@ __global__ void __launch_bounds__(kThreads) gated_rms_norm_kernel(GatedNorm p) {
     for (int m = 0; m < kHeld; ++m) out[lane + 32 * m] = held[m];
     if (p.codes.codes != nullptr) code_head(p.codes, t, offset, held, heads[warp]);
   }
+}
+
+struct Swiglu {
+  Matrix<const float> gate, up;
+  Matrix<float> out;  // may be gate or up
+  ActivationCodes codes;
+};
+
+/// Swiglu and its codes, a warp a span: for the linear that reads it.
+__global__ void __launch_bounds__(kThreads) swiglu_code_kernel(const __grid_constant__ Swiglu p) {
+  wait_for_predecessor();
+  let_successor_start();
+  const int t = static_cast<int>(blockIdx.x);
+  const int first =
+      (static_cast<int>(blockIdx.y) * (kThreads / 32) + static_cast<int>(threadIdx.x / 32)) * kCodeSpan;
+  if (first >= p.codes.in) return;
+  const int i = first + 4 * static_cast<int>(threadIdx.x & 31);
+  const bool live = i < p.codes.in;
+  float values[4] = {0, 0, 0, 0};
+  if (live) {
+    float gate[4], up[4];
+    load_four(p.gate.row(t) + i, gate);
+    load_four(p.up.row(t) + i, up);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) values[j] = nm::silu_f32(gate[j]) * up[j];
+    store_four(p.out.row(t) + i, values);
+  }
+  code_span(p.codes, t, first, values, live);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -326,7 +355,14 @@ void run_gated_rms_norm(const LaunchContext& context, const GatedRmsNormParams& 
   launch(context, "gated_rms_norm", kernel, shape, args);
 }
 
-void run_swiglu(const LaunchContext& context, const SwigluParams& p) {
+void run_swiglu(const LaunchContext& context, const SwigluParams& p, const ActivationCodes& codes) {
+  if (codes.codes != nullptr) {
+    launch(context, "swiglu", swiglu_code_kernel,
+           {dim3(static_cast<unsigned>(p.out.rows), blocks_for(p.out.cols, kCodeSpan * kThreads / 32)),
+            dim3(kThreads)},
+           Swiglu{matrix<const float>(p.gate), matrix<const float>(p.up), matrix<float>(p.out), codes});
+    return;
+  }
   const LaunchShape shape{dim3(blocks_for(p.out.cols, kThreads), static_cast<unsigned>(p.out.rows)),
                           dim3(kThreads)};
   launch(context, "swiglu", swiglu_kernel, shape, matrix<const float>(p.gate), matrix<const float>(p.up),

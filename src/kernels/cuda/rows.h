@@ -10,14 +10,15 @@ namespace mererun::cuda {
 
 // Row-wise operations; params have been validated and hold at least one row.
 
-/// The norms can code their result on the way, for the linears that read it: `codes` says where, or is empty.
+/// The norms and swiglu can code their result on the way, for the linears that read it: `codes` says where,
+/// or is empty.
 void run_rms_norm(const LaunchContext& context, const RmsNormParams& p, const ActivationCodes& codes);
 void run_gated_rms_norm(const LaunchContext& context, const GatedRmsNormParams& p,
                         const ActivationCodes& codes);
-/// Whether they can, by the row's and the head's length.
+/// Whether the norms can, by the row's and the head's length; swiglu codes whole groups.
 bool can_code_rms_norm(int columns);
 bool can_code_gated_rms_norm(int dim);
-void run_swiglu(const LaunchContext& context, const SwigluParams& p);
+void run_swiglu(const LaunchContext& context, const SwigluParams& p, const ActivationCodes& codes);
 void run_add_rows(const LaunchContext& context, const AddRowsParams& p);
 /// Device memory to device memory; the two share none.
 void run_copy_bytes(const LaunchContext& context, void* to, const void* from, std::size_t bytes);
