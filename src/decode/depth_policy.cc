@@ -94,8 +94,11 @@ DepthChoice DepthPolicy::choose(int cap, DraftOutlook outlook) const {
   cap = std::min(cap, options_.max_depth);
   if (cap < 1) return {0, DepthReason::kBudget};
   const DepthChoice choice = planned(cap, outlook);
-  if (choice.depth == 0 && options_.probes && rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook))
-    return {.depth = 1, .reason = DepthReason::kProbe, .limit = 1};
+  if (choice.depth == 0 && options_.probes) {
+    const bool is_due = rounds_at_zero_ >= probe_gap_ && may_probe(cap, outlook);
+    if (is_due || (times() != nullptr && times()->wants_draft()))
+      return {.depth = 1, .reason = DepthReason::kProbe, .limit = 1};
+  }
   if (choice.depth > 0 && times() != nullptr && times()->wants_serial()) return {0, DepthReason::kPolicy};
   return choice;
 }
@@ -185,6 +188,9 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   MERERUN_CHECK(accepted >= 0 && accepted <= depth && depth <= options_.max_depth,
                 "a round accepts 0..depth drafts");
   if (choice.reason == DepthReason::kBudget) return;
+  if (const auto* times = std::get_if<std::shared_ptr<RoundTimes>>(&options_.cost);
+      times != nullptr && choice.reason == DepthReason::kProbe && (*times)->wants_draft())
+    (*times)->tried_draft();
   if (depth == 0) {
     ++rounds_at_zero_;
     return;

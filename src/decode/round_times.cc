@@ -24,8 +24,12 @@ constexpr double kLargestTimeRatio = 2;
 
 constexpr int kFirstSerialGap = 6;
 constexpr int kLargestSerialGap = 48;
-// Another serial round follows one that was this far from what it should be.
+// Another serial round follows one that was this far from what it should be, and another draft one that was
+// so much faster.
 constexpr double kSurprise = 1.5;
+constexpr int kFirstDraftGap = 256;
+constexpr int kLargestDraftGap = 4096;
+constexpr int kMostDraftsTried = 8;  // the first evaluates what waits, and its time tells nothing
 
 void validate(const MeasuredCost& cost) {
   const auto is_time = [](double time) { return std::isfinite(time) && time >= 0; };
@@ -42,7 +46,11 @@ void validate(const MeasuredCost& cost) {
 }  // namespace
 
 RoundTimes::RoundTimes(const MeasuredCost& cost)
-    : seen_(cost.verify.size()), waiting_row_(cost.waiting_row), serial_gap_(kFirstSerialGap) {
+
+    : seen_(cost.verify.size()),
+      waiting_row_(cost.waiting_row),
+      serial_gap_(kFirstSerialGap),
+      draft_gap_(kFirstDraftGap) {
   validate(cost);
   for (std::size_t depth = 0; depth < cost.verify.size(); ++depth) {
     shares_.push_back(cost.verify[depth] +
@@ -63,13 +71,26 @@ void RoundTimes::observe(int depth, double seconds) {
     const double part = i == depth ? 1 : i > 0 && depth > 0 ? kOtherDepths : 0;
     shares_[static_cast<std::size_t>(i)] *= std::exp(part * rate * off);
   }
+  has_observed_ = true;
   if (depth > 0) {
     ++rounds_since_serial_;
-  } else if (std::abs(off) < std::log(kSurprise)) {
+    if (off > -std::log(kSurprise)) end_serial_run();
+    return;
+  }
+  ++serial_run_;
+  if (std::abs(off) < std::log(kSurprise)) {
     if (wants_serial()) serial_gap_ = std::min(2 * serial_gap_, kLargestSerialGap);
     rounds_since_serial_ = 0;
   }
-  has_observed_ = true;
+}
+
+void RoundTimes::tried_draft() {
+  if (++drafts_tried_ == kMostDraftsTried) end_serial_run();
+}
+
+void RoundTimes::end_serial_run() {
+  if (wants_draft()) draft_gap_ = std::min(2 * draft_gap_, kLargestDraftGap);
+  serial_run_ = drafts_tried_ = 0;
 }
 
 }  // namespace mererun

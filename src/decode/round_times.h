@@ -41,7 +41,16 @@ class RoundTimes {
   /// of one moment: often while little is known, then one round in 49.
   bool wants_serial() const { return has_observed_ && rounds_since_serial_ >= serial_gap_; }
 
+  /// True when rounds have been serial for so long that what is known of drafting ones may be wrong, as it is
+  /// where the measurement was disturbed: one draft corrects it. After 256 serial rounds, then 512, up to
+  /// 4,096.
+  bool wants_draft() const { return serial_run_ >= draft_gap_; }
+  /// A round that was wanted so has been made, whether or not its time could be observed.
+  void tried_draft();
+
  private:
+  void end_serial_run();
+
   std::vector<double> shares_;  // [D + 1]
   std::vector<int> seen_;       // [D + 1] rounds observed
   double waiting_row_;
@@ -49,6 +58,9 @@ class RoundTimes {
   bool has_observed_ = false;
   int rounds_since_serial_ = 0;  // drafting ones
   int serial_gap_;
+  int serial_run_ = 0;  // serial rounds since the last drafting one of which something was learnt
+  int draft_gap_;
+  int drafts_tried_ = 0;  // of those that wants_draft asked for
 };
 
 }  // namespace mererun

@@ -192,6 +192,44 @@ TEST(RoundTimes, MostOfASlowDownIsThePace) {
   EXPECT_NEAR(times.of(3) / times.of(0), before, 0.15 * before);
 }
 
+/// Rounds that a request of 200 tokens takes, behind a prompt whose last 100 transitions wait. Every draft is
+/// right, or none is.
+int rounds_of_request(const CostModel& shared, const std::vector<double>& true_time, bool is_right) {
+  DepthPolicy policy({.max_depth = 3, .cost = shared});
+  int rounds = 0, waiting = 100;
+  for (int left = 200; left > 0; ++rounds) {
+    const DepthChoice choice = policy.choose(3, {.waiting = waiting, .remaining = left});
+    const int accepted = is_right ? choice.depth : 0;
+    policy.update(choice, accepted);
+    if (choice.depth == 0 || waiting <= 4)
+      policy.observe(choice.depth, true_time[static_cast<std::size_t>(choice.depth)]);
+    waiting = choice.depth == 0 ? waiting + 1 : 1 + accepted;
+    left -= 1 + accepted;
+  }
+  return rounds;
+}
+
+TEST(RoundTimes, ADisturbedMeasurementDoesNotEndDraftingForGood) {
+  for (const double disturbed : {2.5, 5.0, 12.0}) {
+    const CostModel shared = measured({{1, disturbed, disturbed + 1, disturbed + 2}, 0, 0.1, 0.05});
+    EXPECT_EQ(rounds_of_request(shared, {1, 1.2, 1.4, 1.6}, true), 200) << "no draft can pay by these times";
+    for (int request = 0; request < 20; ++request) rounds_of_request(shared, {1, 1.2, 1.4, 1.6}, true);
+    EXPECT_LT(rounds_of_request(shared, {1, 1.2, 1.4, 1.6}, true), 110) << disturbed;
+  }
+}
+
+TEST(RoundTimes, DraftsThatAreTrulyDearAreTriedRarely) {
+  const std::vector<double> true_time = {1, 3, 4, 5};
+  for (const bool is_right : {false, true}) {
+    const CostModel shared = measured({true_time, 0, 0, 0.05});
+    int rounds = 0;
+    for (int request = 0; request < 40; ++request) rounds += rounds_of_request(shared, true_time, is_right);
+    EXPECT_GE(rounds, 40 * 200 - 20) << "a draft that is right saves a round";
+    const auto& times = *std::get<std::shared_ptr<RoundTimes>>(shared);
+    EXPECT_NEAR(times.of(1) / times.of(0), 3, 0.1);
+  }
+}
+
 TEST(RoundTimes, AnUnexpectedSerialRoundIsFollowedByAnother) {
   RoundTimes times({.verify = {1, 1.5, 2, 2.5}});
   EXPECT_FALSE(times.wants_serial()) << "nothing observed yet";
