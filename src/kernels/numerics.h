@@ -18,9 +18,6 @@
 /// -prec-div=true -prec-sqrt=true) and the default rounding mode.
 namespace mererun::numerics {
 
-/// Part of every snapshot key, receipt and golden hash.
-inline constexpr int kContractVersion = 1;
-
 inline constexpr int kLinearSlices = 8;          // slices of a long row, joined by join8
 inline constexpr int kSlicedFromColumns = 2048;  // rows at least this long are sliced
 inline constexpr int kDenseLanes = 32;           // lanes of a dense dot product

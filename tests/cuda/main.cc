@@ -9,8 +9,8 @@
 #include <exception>
 #include <filesystem>
 
+#include "base/build_info.h"
 #include "device/cuda/cuda_device.h"
-#include "kernels/numerics.h"
 #include "tests/cuda/checks.h"
 
 namespace {
@@ -79,7 +79,7 @@ int run(const Arguments& arguments) {
       {fmt::format(
            R"({{"receipt":"cuda check","commit":"{}","contractVersion":{},"device":"{}","computeCapability":)"
            R"("{}.{}","driver":{},"runtime":{},"memoryBytes":{}}})",
-           arguments.commit, mererun::numerics::kContractVersion, device.name, device.major, device.minor,
+           arguments.commit, mererun::kNumericContractVersion, device.name, device.major, device.minor,
            device.driver, device.runtime, device.memory_bytes),
        true});
   for (const std::string& step : arguments.steps) run_step(report, arguments, step);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/numerics.h"
+#include "base/build_info.h"
 #include "tests/support/models.h"
 
 namespace mererun {
@@ -44,7 +44,7 @@ class FrozenHashes : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(FrozenHashes, CpuBackend) {
   const json hashes = load_hashes();
-  ASSERT_EQ(hashes.at("contractVersion").get<int>(), numerics::kContractVersion);
+  ASSERT_EQ(hashes.at("contractVersion").get<int>(), kNumericContractVersion);
   EXPECT_EQ(hash_of(GetParam(), "cpu", 300, 1024), hash_in(hashes, "logits300", GetParam()));
   EXPECT_EQ(hash_of(GetParam(), "cpu:1", 300, 7), hash_in(hashes, "logits300", GetParam()))
       << "one thread, chunks of 7";
