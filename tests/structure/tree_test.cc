@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
+#include <set>
 
 #include "tests/structure/rules.h"
 
@@ -77,6 +79,36 @@ TEST(Tree, DeviceCodeHasTheSameNamesInEveryFolder) { expect_kept(check_device_na
 TEST(Tree, KernelsAndModelUseNoMathLibrary) { expect_kept(check_math_library, sources()); }
 TEST(Tree, NothingReassociatesOrFusesInSources) { expect_kept(check_arithmetic_switches, sources()); }
 TEST(Tree, NothingReassociatesOrFusesInBuildFiles) { expect_kept(check_arithmetic_switches, build_files()); }
+
+/// The way by which a file reaches a header of CUDA's, through headers of this project; empty if by none.
+std::string way_to_cuda(const std::string& path, const std::map<std::string, const SourceFile*>& files,
+                        std::set<std::string>& seen) {
+  const auto file = files.find(path);
+  if (file == files.end() || !seen.insert(path).second) return {};
+  for (const Include& include : includes_of(*file->second)) {
+    if (include.is_system && include.target.starts_with("cuda")) return path + " > " + include.target;
+    for (const std::string& own : {"src/" + include.target, include.target}) {
+      const std::string way = include.is_system ? "" : way_to_cuda(own, files, seen);
+      if (!way.empty()) return path + " > " + way;
+    }
+  }
+  return {};
+}
+
+TEST(Tree, WhatIsBuiltWithoutCudaReachesNoHeaderOfIts) {  // a machine that has them does not notice
+  const std::vector<SourceFile> all = tests_and_sources();
+  std::map<std::string, const SourceFile*> files;
+  for (const SourceFile& file : all) files[file.path] = &file;
+  for (const char* only : {"src/kernels/cuda/launch.h", "src/device/cuda/cuda_memory.cc"}) {
+    std::set<std::string> seen;
+    EXPECT_NE(way_to_cuda(only, files, seen), "") << only << " is one that does";
+  }
+  for (const SourceFile& file : all) {
+    if (!file.path.ends_with(".cc") || file.path.find("/cuda/") != std::string::npos) continue;
+    std::set<std::string> seen;
+    EXPECT_EQ(way_to_cuda(file.path, files, seen), "");
+  }
+}
 
 TEST(Tree, SharedModelCodeKnowsNoFlashNextParts) {  // structure.family_isolation
   // What runs for every family; residual_form.cc chooses, weights.cc and the loaders bind.

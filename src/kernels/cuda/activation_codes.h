@@ -3,14 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/affine_config.h"
 #include "kernels/cuda/expert_list.h"
 #include "kernels/cuda/launch.h"
 #include "tensor/tensor_view.h"
 
 namespace mererun::cuda {
-
-/// Columns (activation rows) a block of codes holds; one launch of a linear kernel works on one block.
-inline constexpr int kBlockColumns = 32;
 
 enum class CodeOrder { kLanes, kRows, kPlanes };
 
@@ -36,7 +34,7 @@ struct ActivationCodes {
   CodeOrder order = CodeOrder::kLanes;
 
   /// Whether the linear behind what writes them starts early: it pays for a few long rows.
-  __host__ __device__ bool starts_early() const { return rows <= 12 && in >= 4096; }
+  __host__ __device__ bool starts_early() const { return rows <= kMostNarrowRows && in >= 4096; }
 
   __host__ __device__ int columns_of(int block) const {
     const int left = rows - block * kBlockColumns;

@@ -22,6 +22,9 @@ constexpr int affine_held(int column_tiles, int stored_bits) {
   return held < 1 ? 1 : held;
 }
 
+/// Columns (activation rows) a block of codes holds; one launch of a linear kernel works on one block.
+inline constexpr int kBlockColumns = 32;
+
 /// Activation rows up to which the narrow kernel is the faster one.
 inline constexpr int kMostNarrowRows = 12;
 /// The same where the codes of a weight's input fill shared memory, so that blocks share rows of it.

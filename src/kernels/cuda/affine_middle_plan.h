@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda/activation_codes.h"
 #include "kernels/cuda/affine_config.h"
 #include "kernels/cuda/affine_view.h"
 #include "kernels/numerics.h"
