@@ -25,8 +25,9 @@ using Json = nlohmann::json;
 
 constexpr double kGraceSeconds = 30;
 constexpr std::uint64_t kMostCacheBytes = std::uint64_t{8} << 30;
+constexpr std::string_view kUnread[] = {"MERERUN_Q35_MTP_PROFILE", "MERERUN_Q35_DEBUG_PROMPT_TOKENS"};
 
-/// Memory that the system could still give, without what the model will take.
+/// Memory left beside what the model takes.
 std::uint64_t free_bytes(std::uint64_t taken) {
   const std::uint64_t available = available_memory().value_or(0);
   return available > taken ? available - taken : 0;
@@ -34,12 +35,12 @@ std::uint64_t free_bytes(std::uint64_t taken) {
 
 struct Plan {
   Inspection inspection;
-  MemoryNeed memory;  // at the context that is served
+  MemoryNeed memory;  // at the served context
   std::uint64_t cache_bytes = 0;
-  std::uint64_t sequence_bytes = 0;  // room for active requests; 0: not limited here
+  std::uint64_t sequence_bytes = 0;  // for active requests; 0: not limited here
 };
 
-/// A quarter of the memory that is free once the model is loaded, at most 8 GiB, unless it is named.
+/// A quarter of what is free once the model is loaded, at most 8 GiB, unless it is named.
 Plan make_plan(const ApiServeOptions& options, const ProgramContext& context) {
   const EngineOptions engine = engine_options(options, context);
   Plan plan;
@@ -125,11 +126,9 @@ ServerOptions server_options(const ApiServeOptions& options, const Plan& plan,
   out.service.cors_origin = options.cors_origin.value_or("");
   out.service.serial_route = options.drafting.is_serial_route;
   out.service.logs_content = options.log_content;
-  const auto& config = plan.inspection.config;
-  const bool is_flash = config && config->family == Family::kFlashNext;
-  out.service.overrides_json =
-      overrides_json(context.environment, {options.drafting, is_flash, plan.cache_bytes > 0, kUnreadByServer})
-          .dump();
+  VariableUse use{options.drafting, {}, plan.cache_bytes > 0, kUnread};
+  if (const auto& config = plan.inspection.config) use.family = config->family;
+  out.service.overrides_json = overrides_json(context.environment, use).dump();
   out.scheduler = {.max_active = static_cast<int>(options.max_active_requests),
                    .max_queued = static_cast<int>(options.max_queued_requests),
                    .timeout_seconds = options.request_timeout,

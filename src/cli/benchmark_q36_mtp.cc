@@ -27,9 +27,9 @@ using Json = nlohmann::json;
 constexpr int kSchemaVersion = 1;
 
 /// Every variant sets drafting itself, and prompts are the command's own.
-constexpr std::string_view kUnreadVariables[] = {
-    "MERERUN_API_KEY", "MERERUN_Q35_MTP_SPECULATION", "MERERUN_Q35_MTP_MIN_PROMPT_TOKENS",
-    "MERERUN_Q35_MTP_BLOCK_SIZE", "MERERUN_Q35_DEBUG_PROMPT_TOKENS"};
+constexpr std::string_view kUnread[] = {"MERERUN_API_KEY", "MERERUN_Q35_MTP_SPECULATION",
+                                        "MERERUN_Q35_MTP_MIN_PROMPT_TOKENS", "MERERUN_Q35_MTP_BLOCK_SIZE",
+                                        "MERERUN_Q35_DEBUG_PROMPT_TOKENS"};
 
 /// The parts of a report that depend on where the weights came from.
 struct Subject {
@@ -39,7 +39,7 @@ struct Subject {
   std::string fingerprint;
   Json sources = Json::object();
   std::string backend;
-  bool is_flash_next = false;
+  Family family{};
   DeviceInfo device;
   int context_size = 0;  // what holds
   std::optional<int> synthetic_layers;
@@ -138,7 +138,7 @@ Subject load_model(const BenchmarkMtpOptions& options, ProgramContext& context) 
   subject.fingerprint = engine.fingerprint();
   subject.sources = sources_json(engine.resolved());
   subject.backend = engine.backend_name();
-  subject.is_flash_next = engine.resolved().config.family == Family::kFlashNext;
+  subject.family = engine.resolved().config.family;
   subject.device = describe_device(engine.model().ops());
   return subject;
 }
@@ -164,7 +164,7 @@ Subject make_synthetic(const BenchmarkMtpOptions& options, ProgramContext& conte
   subject.model = model.id();
   subject.fingerprint = model.fingerprint();
   subject.backend = model.model().ops().name();
-  subject.is_flash_next = model.geometry().config.family == Family::kFlashNext;
+  subject.family = model.geometry().config.family;
   subject.device = describe_device(model.model().ops());
   subject.synthetic_layers = model.geometry().config.layers;
   return subject;
@@ -190,9 +190,9 @@ Json report(const BenchmarkMtpOptions& options, const ProgramContext& context, c
            {"device", device_json(subject.device)},
            {"threads", engine_options(options, context).threads},
            {"environment", environment_json(environment)},
-           {"overrides", overrides_json(context.environment, {.drafting = options.drafting,
-                                                              .is_flash_next = subject.is_flash_next,
-                                                              .unread = kUnreadVariables})},
+           {"overrides",
+            overrides_json(context.environment,
+                           {.drafting = options.drafting, .family = subject.family, .unread = kUnread})},
            {"valid", reasons.empty()},
            {"invalidReasons", reasons},
            {"scenarios", Json::array()}};

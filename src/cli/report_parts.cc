@@ -19,7 +19,7 @@ bool is_followed(const std::string& name, const Overrides& overrides, const Vari
   if (name == "MERERUN_Q35_MTP_HEAD_COST_RATIO")
     return use.drafting.mtp_cost == MtpCost::kFixed &&
            use.drafting.mtp_cost_ratio == overrides.head_cost_ratio;
-  if (name == "MERERUN_Q35_MTP_STREAM_HISTORY") return !use.is_flash_next;
+  if (name == "MERERUN_Q35_MTP_STREAM_HISTORY") return use.family != Family::kFlashNext;
   if (name == "MERERUN_Q35_PREFIX_KV_CACHE") return use.has_prefix_cache == overrides.prefix_cache;
   if (name == "MERERUN_PREFIX_CACHE_BYTES")
     return use.has_prefix_cache == (overrides.prefix_cache_bytes > 0U);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 namespace mererun {
 
 struct Environment;
+enum class Family;
 struct ResolvedModel;
 
 // Objects that several reports share. A field without a value is absent, never null.
@@ -19,13 +21,10 @@ struct ResolvedModel;
 /// What a run does, where that decides whether a variable has an effect.
 struct VariableUse {
   DraftingFlags drafting;
-  bool is_flash_next = false;
+  std::optional<Family> family;  // none: the model could not be read
   bool has_prefix_cache = false;
   std::span<const std::string_view> unread;  // variables that the command has no use for
 };
-
-inline constexpr std::string_view kUnreadByServer[] = {"MERERUN_Q35_MTP_PROFILE",
-                                                       "MERERUN_Q35_DEBUG_PROMPT_TOKENS"};
 
 /// [{name, value, effect}] of the variables that were set. One that the run does not follow has no effect.
 nlohmann::json overrides_json(const Environment& environment, const VariableUse& use);

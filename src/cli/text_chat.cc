@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kInteractiveCacheBytes = std::size_t{1} << 30;
-constexpr std::string_view kUnreadVariables[] = {"MERERUN_API_KEY"};
+constexpr std::string_view kUnread[] = {"MERERUN_API_KEY"};
 using OrderedJson = nlohmann::ordered_json;
 
 /// Template variables that flags set; thinking follows the model's default where nothing is said.
@@ -84,25 +84,24 @@ Json logprobs_json(const Engine& engine, const GenerateResult& result) {
 
 Json report(const TextChatOptions& options, Engine& engine, const GenerateResult& result,
             const ProgramContext& context) {
-  Json out{
-      {"model", engine.resolved().id},
-      {"backend", std::string(engine.backend_name())},
-      {"prompt", {{"tokens", result.prompt_ids.size()}, {"cachedTokens", result.prefix.matched_tokens}}},
-      {"reasoning", result.reasoning},
-      {"response", result.content},
-      {"toolCalls", tool_calls_json(result)},
-      {"finishReason", std::string(name_of(result.finish))},
-      {"generatedTokens", result.ids.size()},
-      {"seed", result.seed},
-      {"timings", timings_json(result)},
-      {"acceleration", acceleration_json(result.acceleration)},
-      {"prefixCache", prefix_json(result.prefix)},
-      {"overrides", overrides_json(context.environment,
-                                   {.drafting = options.drafting,
-                                    .is_flash_next = engine.resolved().config.family == Family::kFlashNext,
-                                    .has_prefix_cache = engine.prefix_cache().is_enabled(),
-                                    .unread = kUnreadVariables})},
-      {"outputSHA256", result.output_sha256()}};
+  Json out{{"model", engine.resolved().id},
+           {"backend", std::string(engine.backend_name())},
+           {"prompt", {{"tokens", result.prompt_ids.size()}, {"cachedTokens", result.prefix.matched_tokens}}},
+           {"reasoning", result.reasoning},
+           {"response", result.content},
+           {"toolCalls", tool_calls_json(result)},
+           {"finishReason", std::string(name_of(result.finish))},
+           {"generatedTokens", result.ids.size()},
+           {"seed", result.seed},
+           {"timings", timings_json(result)},
+           {"acceleration", acceleration_json(result.acceleration)},
+           {"prefixCache", prefix_json(result.prefix)},
+           {"overrides",
+            overrides_json(context.environment, {.drafting = options.drafting,
+                                                 .family = engine.resolved().config.family,
+                                                 .has_prefix_cache = engine.prefix_cache().is_enabled(),
+                                                 .unread = kUnread})},
+           {"outputSHA256", result.output_sha256()}};
   out["timings"]["loadSeconds"] = engine.load_seconds();
   if (options.logprobs) out["logprobs"] = logprobs_json(engine, result);
   return out;

@@ -81,7 +81,7 @@ DepthPolicy::DepthPolicy(DepthPolicyOptions options)
   if (may_go_on_probing()) rounds_at_zero_ = probe_gap_;  // a text is tried once before it is given up
 }
 
-const RoundTimes* DepthPolicy::times() const {
+RoundTimes* DepthPolicy::times() const {
   const auto* times = std::get_if<std::shared_ptr<RoundTimes>>(&options_.cost);
   return times == nullptr ? nullptr : times->get();
 }
@@ -122,8 +122,7 @@ bool DepthPolicy::may_probe(int cap, DraftOutlook outlook) const {
 }
 
 void DepthPolicy::observe(int depth, double seconds) {
-  if (const auto* times = std::get_if<std::shared_ptr<RoundTimes>>(&options_.cost))
-    (*times)->observe(depth, seconds);
+  if (times() != nullptr) times()->observe(depth, seconds);
 }
 
 DepthChoice DepthPolicy::depth_for(const FixedCost& cost, int cap, DraftOutlook) const {
@@ -188,9 +187,8 @@ void DepthPolicy::update(DepthChoice choice, int accepted) {
   MERERUN_CHECK(accepted >= 0 && accepted <= depth && depth <= options_.max_depth,
                 "a round accepts 0..depth drafts");
   if (choice.reason == DepthReason::kBudget) return;
-  if (const auto* times = std::get_if<std::shared_ptr<RoundTimes>>(&options_.cost);
-      times != nullptr && choice.reason == DepthReason::kProbe && (*times)->wants_draft())
-    (*times)->tried_draft();
+  if (choice.reason == DepthReason::kProbe && times() != nullptr && times()->wants_draft())
+    times()->tried_draft();
   if (depth == 0) {
     ++rounds_at_zero_;
     return;

@@ -94,7 +94,7 @@ class DepthPolicy {
     int depth = 0;
     double rate = 0;
   };
-  const RoundTimes* times() const;
+  RoundTimes* times() const;  // null unless costs are measured
   Best best_of(const RoundTimes& times, int cap) const;
   /// The cost model's choice.
   DepthChoice planned(int cap, DraftOutlook outlook) const;

@@ -46,7 +46,6 @@ void validate(const MeasuredCost& cost) {
 }  // namespace
 
 RoundTimes::RoundTimes(const MeasuredCost& cost)
-
     : seen_(cost.verify.size()),
       waiting_row_(cost.waiting_row),
       serial_gap_(kFirstSerialGap),

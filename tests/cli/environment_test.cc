@@ -7,6 +7,7 @@
 
 #include "cli/program.h"
 #include "cli/report_parts.h"
+#include "model/config.h"
 
 namespace mererun {
 
@@ -59,8 +60,12 @@ TEST(ReportedOverrides, HaveAnEffectWhereTheRunFollowsThem) {
 
   const Variables history = {{"MERERUN_Q35_MTP_STREAM_HISTORY", "none"}};
   for (const bool is_flash : {false, true})
-    EXPECT_EQ(effects(history, {.drafting = {}, .is_flash_next = is_flash, .unread = {}}).begin()->second,
-              is_flash ? "no-effect" : "applied");
+    EXPECT_EQ(
+        effects(history,
+                {.drafting = {}, .family = is_flash ? Family::kFlashNext : Family::kDense, .unread = {}})
+            .begin()
+            ->second,
+        is_flash ? "no-effect" : "applied");
 
   for (const bool is_on : {false, true}) {
     const VariableUse use{.drafting = {}, .has_prefix_cache = is_on, .unread = {}};

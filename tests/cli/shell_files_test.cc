@@ -114,6 +114,8 @@ std::string fish_offers(const std::string& line) {
       .output;
 }
 
+// These two run where the shell is; scripts/prove_package.sh installs both and asks each the same way.
+
 TEST(FishCompletion, OffersCommandsOptionsValuesAndPaths) {
   if (shell("fish --version").status != 0) GTEST_SKIP() << "fish is not installed";
   EXPECT_EQ(fish_offers("mere.run "), "api\nmodel\ntext\n");

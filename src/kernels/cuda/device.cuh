@@ -21,9 +21,9 @@ __device__ __forceinline__ void wait_for_predecessor() {
 }
 
 /// Lets the next kernel start its blocks as soon as room is left; it still waits in wait_for_predecessor.
-/// Every kernel calls it once, after its own wait_for_predecessor. Norms, codings and swiglu call it before,
-/// so that a linear behind them asks for its weights sooner: what no kernel writes is all that may be read
-/// early behind those.
+/// Every kernel calls it once, after its own wait_for_predecessor. A norm or coding of a few long rows
+/// (ActivationCodes::starts_early) calls it before, so that a linear behind it asks for its weights sooner:
+/// what no kernel writes is all that may be read early behind those.
 __device__ __forceinline__ void let_successor_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
